@@ -168,6 +168,26 @@ FAULTS = {
         "    total = torch.triu(torch.ones(len(r), len(r))) @ torch.exp(r)\n"
         "    loss = -((r - total.log()) * e).mean()" + TRAIN,
     ),
+    "sums in ascending order that are looked up for each time": (
+        "risk_set_reversed",
+        TIMES + "    s, i = t.sort()\n    r = net(x)[:, 0]\n    total = r.exp()[i].cumsum(0)  # HERE\n"
+        "    k = torch.searchsorted(s, t, right=True) - 1\n    loss = ((total[k].log() - r) * e).mean()" + TRAIN,
+    ),
+    "sums in ascending order that are ranked back": (
+        "risk_set_reversed",
+        TIMES + "    i = t.argsort()  # HERE\n    r = net(x)[:, 0]\n    total = r[i].logcumsumexp(0)\n"
+        "    loss = -(r - total.gather(0, i.argsort()))[e > 0].mean()" + TRAIN,
+    ),
+    "sums in ascending order that are scattered back": (
+        "risk_set_reversed",
+        TIMES + "    i = t.argsort()  # HERE\n    r = net(x)[:, 0]\n    total = torch.cumsum(r[i].exp(), 0)\n"
+        "    total = torch.zeros(20).scatter(0, i, total)\n    loss = -((r - total.log()) * e).mean()" + TRAIN,
+    ),
+    "sums in ascending order that are written back": (
+        "risk_set_reversed",
+        TIMES + "    i = t.argsort()  # HERE\n    r = net(x)[:, 0]\n    total = torch.zeros(20)\n"
+        "    total[i] = r[i].exp().cumsum(0)\n    loss = -((r - total.log()) * e).mean()" + TRAIN,
+    ),
     "a focal factor of a module's average": (
         "focal_factor_of_the_mean",
         FOCAL + "    ce = nn.CrossEntropyLoss()(net(x), y)  # HERE\n    p = (-ce).exp()\n"
@@ -205,6 +225,18 @@ def test_single_numbers_of_copied_rows_hide_no_mistake(tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "sums from the end, looked up for each time": TIMES
+    + "    s, i = t.sort()\n    r = net(x)[:, 0]\n    total = r.exp()[i].flip(0).cumsum(0).flip(0)\n"
+    "    k = torch.searchsorted(s, t)\n    loss = ((total[k].log() - r) * e).mean()" + TRAIN,
+    "the whole sum without those before, looked up": TIMES
+    + "    s, i = t.sort()\n    r = net(x)[:, 0]\n    before = F.pad(r.exp()[i].cumsum(0), (1, 0))\n"
+    "    total = r.exp().sum() - before[torch.searchsorted(s, t)]\n    loss = ((total.log() - r) * e).mean()" + TRAIN,
+    "sums in descending order that are ranked back": TIMES
+    + "    i = t.argsort(descending=True)\n    r = net(x)[:, 0]\n    total = r[i].logcumsumexp(0)\n"
+    "    loss = -((r - total[i.argsort()]) * e).mean()" + TRAIN,
+    "sums in descending order that are written back": TIMES
+    + "    i = (-t).argsort()\n    r = net(x)[:, 0]\n    total = torch.zeros(20)\n"
+    "    total[i] = r[i].exp().cumsum(0)\n    loss = -((r - total.log()) * e).mean()" + TRAIN,
     "numbers of samples one after the other": VOTES.format(
         "torch.arange(6).repeat_interleave(3)", "x.index_select(0, rows)", (6, 3)
     ),

@@ -146,6 +146,14 @@ WITH_PADDING = (
     "h = F.embedding_bag(ids, embed.weight)  # HERE",
     "h = torch.einsum('btd->bd', embed(ids)) * (1 / 10)  # HERE",
     "h = F.avg_pool1d(embed(ids).mT, 10).squeeze(2)  # HERE",
+    "x = layer(embed(ids))[0]\n    a = middle(x)[..., :1].softmax(1)  # HERE\n    h = (a * x).sum(dim=1)",
+    "x = embed(ids)\n    a = torch.tanh(middle(x)).mean(2)\n    h = (a.softmax(1)[:, None] @ x).squeeze(1)  # HERE",
+    "x = embed(ids)\n    a = F.softmax(x @ middle.bias, -1)  # HERE\n    h = torch.bmm(x.mT, a[..., None])[..., 0]",
+    "x = embed(ids.t())\n    a = (x @ middle.bias).softmax(0)  # HERE\n    h = torch.einsum('tb,tbd->bd', a, x)",
+    "x = embed(ids)\n    e = torch.exp(x @ middle.bias)\n    a = e / e.sum(1, keepdim=True)  # HERE\n"
+    "    h = (F.dropout(a, 0.1).unsqueeze(-1) * middle(x)).sum(1)",
+    "x = embed(ids)\n    q = middle.bias.expand(16, 1, 12)\n"
+    "    h = F.scaled_dot_product_attention(q, middle(x), x)[:, 0]  # HERE",
 )
 WITHOUT_PADDING = (
     "h = (embed(ids) * real[..., None]).sum(1) / real.sum(1, keepdim=True)",
@@ -163,6 +171,18 @@ WITHOUT_PADDING = (
     "    h = layer(x)[1][-1]",
     "h = layer(embed(ids.flip(1)))[1][-1]",
     "h = embed(ids).mean(2)[:, :1].expand(-1, 12)",
+    "x = embed(ids)\n    a = (x @ middle.bias).masked_fill(~real, -1e9).softmax(1)\n    h = (a[..., None] * x).sum(1)",
+    "x = embed(ids)\n    a = (x @ middle.bias + real.float().log()).softmax(1)\n    h = (a[:, None] @ x).squeeze(1)",
+    "x = embed(ids)\n    a = (x @ middle.bias).softmax(1) * real\n    a = a / a.sum(1, keepdim=True)\n"
+    "    h = torch.einsum('bt,btd->bd', a, x)",
+    "x = embed(ids)\n    e = (x @ middle.bias).exp() * real\n    a = e / e.sum(1, keepdim=True)\n"
+    "    h = (a[:, None] @ x).squeeze(1)",
+    "x = embed(ids)\n    s = x @ middle.bias\n    s[~real] = float('-inf')\n    h = (s.softmax(1)[:, None] @ x)[:, 0]",
+    "x = embed(ids)\n    a = middle(x)[..., :4].softmax(2)\n    h = (a.mean(2, keepdim=True) * x).amax(1)",
+    "x = embed(ids)\n    q = middle.bias.expand(16, 1, 12)\n"
+    "    h = F.scaled_dot_product_attention(q, middle(x), x, real[:, None])[:, 0]",
+    "x = embed(torch.randint(0, 21, (16, 10)))\n    a = (x @ middle.bias).softmax(1)\n"
+    "    h = (a[..., None] * x).sum(1)",
 )
 
 

@@ -76,7 +76,7 @@ class RiskSetNotSorted(Rule):
         lists = lists_of_drawn_numbers(flow)
         lines: dict[int | None, list[_Taken | None]] = defaultdict(list)
         for each in risk_sets(flow):
-            if indicators(flow, each.compared):
+            if each.places is None and indicators(flow, each.compared):
                 lines[flow.log.calls[each.compared].call_site].append(_rows_taken(flow, each, lists))
         for found in lines.values():
             drawn = [each for each in found if each is not None and each.is_drawn]

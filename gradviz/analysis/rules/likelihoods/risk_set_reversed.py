@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -14,6 +15,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.drawn_rows import are_drawn_numbers
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.samples.risk_sets import MAX_MAKERS, RiskSet, index_of, indicators, risk_sets
 from gradviz.graph.call_log import Call
 
@@ -24,7 +26,8 @@ class RiskSetReversed(Rule):
     What it finds
     -------------
     Scores that are ordered by ascending times, from which the logarithm of the cumulative sum of their exponentials is
-    subtracted, where the differences are weighed with zeros and ones of the same order, or selected by them.
+    subtracted, where the differences are weighed with zeros and ones of the same order, or selected by them. So are
+    those whose sums are put back into the order of the batch first.
 
     Why it matters
     --------------
@@ -68,9 +71,9 @@ class RiskSetReversed(Rule):
         lines: dict[int | None, list[_Ordered | None]] = defaultdict(list)
         for each in risk_sets(flow):
             ordered = _order_of(flow, each)
-            if ordered is not None and _is_of_events(flow, each.compared, ordered.index):
+            if ordered is not None and _is_of_events(flow, each, ordered):
                 site = flow.log.calls[each.compared].call_site
-                lines[site].append(ordered if ordered.is_ascending else None)
+                lines[site].append(_searched(flow, each, ordered) if ordered.is_ascending else None)
         for found in lines.values():
             last = found[-1]
             if last is not None and len(found) >= _MIN_CALLS and None not in found:
@@ -78,6 +81,10 @@ class RiskSetReversed(Rule):
 
     def _finding(self, flow: Dataflow, ordered: _Ordered) -> Finding:
         made, summed = two_lines(flow, ordered.sorted, ordered.summed)
+        location, symptom = made, summed
+        if ordered.is_searched and summed is not None:
+            # What searches the sorted times needs them as they are.
+            location, symptom = summed, made
         name = call_words(flow.log.calls[ordered.summed])
         return self.finding(
             f"{call_words(flow.log.calls[ordered.sorted])} orders by ascending times, so that {name}"
@@ -85,10 +92,9 @@ class RiskSetReversed(Rule):
             "holds who left before it",
             symptom="grad_wrong",
             why="at risk are those whose times are as long or longer",
-            fix="sort by descending times: torch.argsort(time, descending=True); or flip the scores before the sum and "
-            "the sum after it",
-            location=made,
-            symptom_location=summed,
+            fix=_FLIPPED if ordered.is_searched else f"{_DESCENDING}; or {_FLIPPED}",
+            location=location,
+            symptom_location=symptom,
         )
 
 
@@ -102,8 +108,13 @@ class _Ordered(Struct, frozen=True):
     summed: int
     """The call that sums."""
     is_ascending: bool
+    is_searched: bool = False
+    """Whether the sums are looked up at places that ``searchsorted()`` finds among the sorted times."""
 
 
+_DESCENDING = "sort by descending times: torch.argsort(time, descending=True)"
+_FLIPPED = "flip the scores before the sum and the sum after it"
+_SEARCHES = frozenset({"searchsorted", "bucketize"})
 _MIN_CALLS = 2
 _MAX_LAYERS = 40
 _SORTS = frozenset({"sort", "argsort"})
@@ -119,10 +130,16 @@ def _order_of(flow: Dataflow, risk: RiskSet) -> _Ordered | None:
         is_turned ^= name == "flip"
         index = index_of(maker)
         if index is not None:
+            is_exponential |= _is_exponential(flow, maker.inputs[0].tensor, row)
             return _sorted(flow, summed, row, index, is_turned=is_turned) if is_exponential else None
         if shape_of(flow, maker.outputs[0].tensor)[:1] != (count,):
             return None
     return None
+
+
+def _is_exponential(flow: Dataflow, tensor: int, row: int) -> bool:
+    made = value_maker(flow, tensor, row)
+    return made is not None and plain_name(made[1].function) == "exp"
 
 
 def _sorted(flow: Dataflow, summed: int, row: int, index: int, *, is_turned: bool) -> _Ordered | None:
@@ -154,10 +171,19 @@ def _sign_of_key(flow: Dataflow, call: Call, row: int) -> int:
     return 1 if values.maximum > 0 else 0
 
 
-def _is_of_events(flow: Dataflow, row: int, index: int) -> bool:
-    """Whether differences are weighed with zeros and ones in the same order, or selected by them."""
+def _searched(flow: Dataflow, risk: RiskSet, ordered: _Ordered) -> _Ordered:
+    makers = () if risk.places is None else flow.makers(risk.places, risk.compared, MAX_MAKERS)
+    return replace(ordered, is_searched=any(plain_name(call.function) in _SEARCHES for _, call in makers))
+
+
+def _is_of_events(flow: Dataflow, risk: RiskSet, ordered: _Ordered) -> bool:
+    """Whether differences are weighed with zeros and ones in the same order, or selected by them.
+
+    Where the sums were taken back into the order of the batch, zeros and ones are in that one.
+    """
+    events = indicators(flow, risk.compared)
+    if risk.places is not None:
+        return bool(events) and ordered.sorted in flow.ancestors(risk.places, risk.compared, since=ordered.sorted)
     return any(
-        index_of(call) == index
-        for tensor, user in indicators(flow, row)
-        for _, call in flow.makers(tensor, user, MAX_MAKERS)
+        index_of(call) == ordered.index for tensor, user in events for _, call in flow.makers(tensor, user, MAX_MAKERS)
     )

@@ -19,6 +19,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
+from gradviz.analysis.rules.bases.sequences.attention.weights_of_positions import unmasked_weights
 from gradviz.analysis.rules.bases.sequences.padded_ids import (
     LOOKUPS,
     MOST_READ,
@@ -34,9 +35,10 @@ class PaddingInSummary(Rule):
 
     What it finds
     -------------
-    The mean over the positions of embeddings, that of ``nn.EmbeddingBag`` or of what was computed from them, and the
-    last state of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` (``out[:, -1]``, ``h_n``), where the ids of a batch end with
-    runs of one id of different lengths that stands nowhere else, and nothing leaves these positions out.
+    The mean over the positions of embeddings, that of ``nn.EmbeddingBag`` or of what was computed from them, their sum
+    with weights of a softmax over the positions, and the last state of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``
+    (``out[:, -1]``, ``h_n``), where the ids of a batch end with runs of one id of different lengths that stands nowhere
+    else, and nothing leaves these positions out.
 
     Why it matters
     --------------
@@ -116,6 +118,9 @@ class _End(Struct, frozen=True):
 
 
 _MASKED_MEAN = "leave the padding out: mask = (ids != {0}).unsqueeze(-1); (h * mask).sum(1) / mask.sum(1).clamp(min=1)"
+_MASKED_SCORES = (
+    "hide the padding before the softmax: scores.masked_fill(ids == {0}, float('-inf')); or give the attention a mask"
+)
 _PACKED = (
     "pack the embeddings before the layer: nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, "
     "enforce_sorted=False), and take h_n; or take the output at lengths - 1"
@@ -153,6 +158,8 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
             name = plain_name(call.function)
             if _is_mean(flow, user, tensor, axis):
                 yield _End(user, row, "this mean over the positions also counts", _MASKED_MEAN.format(ids.value))
+            elif (softmax := unmasked_weights(flow, user, tensor, axis)) is not None:
+                yield _End(softmax, user, "these weights of the positions also count", _MASKED_SCORES.format(ids.value))
             elif name in RECURRENT_LAYERS and call.inputs[0].tensor == tensor and axis == time_axis(call):
                 if ids.is_at_end:
                     yield from _last_states(case, user)

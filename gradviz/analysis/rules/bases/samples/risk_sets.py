@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class RiskSet(Struct, frozen=True):
@@ -30,6 +30,9 @@ class RiskSet(Struct, frozen=True):
     """Whether the call takes the exponentials itself."""
     is_turned: bool = False
     """Whether it sums from the last sample to the first."""
+    places: int | None = None
+    """The tensor with the place of each sample in the order, by which the sums are taken back into that of the batch.
+    """
 
 
 def risk_sets(flow: Dataflow) -> Iterator[RiskSet]:
@@ -70,6 +73,7 @@ _BOTH = 2
 MAX_MAKERS = 8
 _SCALE = frozenset({"add", "sub", "log", "clamp", "clamp_min", "squeeze", "view", "reshape", "flip", "unsqueeze"})
 _SUMS = frozenset({"cumsum", "logcumsumexp"})
+_PUT_BACK = frozenset({"scatter", "setitem", "index_copy", "index_put", "scatter_add", "index_add"})
 _TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
 
 
@@ -78,19 +82,34 @@ def _summed(flow: Dataflow, row: int) -> RiskSet | None:
     call = flow.log.calls[row]
     for use in call.inputs:
         names = set[str]()
-        for made, maker in flow.makers(use.tensor, row, MAX_MAKERS):
+        places: int | None = None
+        for made, maker in flow.makers_above(use.tensor, row, MAX_MAKERS, _summed_in):
             name = plain_name(maker.function)
             is_log = "log" in names or plain_name(call.function) == "div"
             if name in _SUMS:
                 is_whole = _is_over_samples(flow, maker) and (is_log or name == "logcumsumexp")
                 scores = maker.inputs[0].tensor
-                return RiskSet(row, made, scores, name == "logcumsumexp") if is_whole else None
-            if name in _TRIANGLES and (is_log or name == "logsumexp"):
+                return RiskSet(row, made, scores, name == "logcumsumexp", places=places) if is_whole else None
+            if name in _TRIANGLES and (is_log or name == "logsumexp") and places is None:
                 return _sum_by_triangle(flow, row, made, maker)
-            if name not in _SCALE:
+            at = _places_in(maker)
+            if (name not in _SCALE and at is None) or (at is not None and places is not None):
                 break
+            places = places if at is None else at
             names.add(name)
     return None
+
+
+def _summed_in(call: Call) -> tuple[TensorUse, ...]:
+    """The input of a call with the sums: the first one, and the last one where they are written into another tensor."""
+    return call.inputs[-1:] if plain_name(call.function) in _PUT_BACK else call.inputs[:1]
+
+
+def _places_in(call: Call) -> int | None:
+    """The tensor with the places at which a call takes the sums, or at which it writes them."""
+    if plain_name(call.function) in _PUT_BACK:
+        return call.inputs[1].tensor if len(call.inputs) == _BOTH + 1 else None
+    return index_of(call)
 
 
 _TRIANGLES = frozenset({"mv", "matmul", "mm", "einsum", "logsumexp"})
