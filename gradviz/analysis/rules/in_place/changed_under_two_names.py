@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import call_words, callers, location_o
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.two_names import (
+from gradviz.analysis.rules.bases.sources.names.two_names import (
     TwoNames,
     given_and_kept,
     reset_in_vain,

@@ -14,7 +14,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training
 from gradviz.analysis.rules.bases.sequences.padded_ids import LOOKUPS
-from gradviz.analysis.rules.bases.sources.numbered_names import item_with_number_zero
+from gradviz.analysis.rules.bases.sources.names.numbered_names import item_with_number_zero
 from gradviz.graph.call_log import Call
 
 

@@ -11,9 +11,9 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sequences.swapped_states import swapped_states
-from gradviz.analysis.rules.bases.sources.crossed_names import CrossedNames, crossed_names
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
-from gradviz.analysis.rules.bases.sources.old_and_new import TurnedRatio, turned_ratios
+from gradviz.analysis.rules.bases.sources.names.crossed_names import CrossedNames, crossed_names
+from gradviz.analysis.rules.bases.sources.names.old_and_new import TurnedRatio, turned_ratios
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 

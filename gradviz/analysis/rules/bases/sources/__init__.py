@@ -1,1 +1,1 @@
-"""What rules read in a source of a program: the names and places of its tensors, what changes them, and what ran."""
+"""What rules read in the source of a program: where its tensors are kept, what changes them, and which lines ran."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.names_in_function import (
+from gradviz.analysis.rules.bases.sources.names.names_in_function import (
     NamesInFunction,
     functions_that_may_copy,
     is_view,

@@ -25,7 +25,7 @@ from itertools import combinations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.analysis.rules.bases.sources.named_tuples import NamedTuple, named_tuples
+from gradviz.analysis.rules.bases.sources.names.named_tuples import NamedTuple, named_tuples
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
