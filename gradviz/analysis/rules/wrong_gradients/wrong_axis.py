@@ -159,18 +159,12 @@ def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: in
         if end.kind in ("drawn", "classes"):
             return end
         last = len(shape_of(flow, call.outputs[0].tensor)) - 1
-        is_of_positions = end.axes == {last} or (end.axes == {last - 1} and axis == last and not _is_summed(ends, end))
+        is_of_positions = end.axes == {last}
         if end.kind == "contracted" and is_of_positions and not end.is_divided and _is_attention(case, row, call):
             return end
         if end.kind == "summed" and axis == 0 and end.is_weighed and not end.is_divided:
             return end
     return classes_of_divergence(flow, row, call, axis)
-
-
-def _is_summed(ends: list[End], end: End) -> bool:
-    """Whether weights are also summed along the same axis: what they weigh is then divided by their sum, as the
-    centres of soft clusters are."""
-    return any(each.kind == "summed" and each.axes == end.axes for each in ends)
 
 
 def _is_attention(case: Case, row: int, call: Call) -> bool:
