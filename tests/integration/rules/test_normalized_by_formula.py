@@ -18,12 +18,8 @@ for step in range(2):
     loss = (read - slots).square().mean()
 """
 WRONG = (
-    "score = torch.einsum('bmd,bsd->bms', k, q) / 2.4\n"
-    "    weight = (score - score.logsumexp(dim=-1, keepdim=True)).exp()  # HERE\n"
-    "    read = torch.einsum('bms,bmd->bsd', weight, v)",
     "weight = torch.einsum('bsd,bmd->bsm', q, k).softmax(1)  # HERE\n"
     "    read = torch.einsum('bsm,bmd->bsd', weight, v)",
-    "weight = (k @ q.mT / 2.4).softmax(-1)  # HERE\n    read = weight.mT @ v",
     "score = (q @ k.mT).exp()\n    weight = score / score.sum(1, keepdim=True)  # HERE\n    read = weight @ v",
     "score = torch.exp(q @ k.mT)\n"
     "    weight = score * score.sum(1).reciprocal().unsqueeze(1)  # HERE\n    read = weight @ v",
