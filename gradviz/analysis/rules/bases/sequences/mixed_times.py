@@ -13,7 +13,7 @@ from gradviz.graph.call_log import Call
 
 _KEEPS_FRONT = KEEPS_AXES | {"linear", "layer_norm", "rms_norm", "softmax", "log_softmax", "detach", "double"}
 _SEQUENCES = RECURRENT_LAYERS | {"multi_head_attention_forward"}
-_STACKS = frozenset({"stack", "cat"})
+_STACKS = frozenset({"stack"})
 _MAX_FOLLOWED = 20
 _PAIR = 2
 _FIX = "exchange the axes instead: .transpose(0, 1)"
@@ -36,8 +36,9 @@ def samples_with_times(flow: Dataflow, row: int, call: Call) -> Mixed | None:
 
 
 def stacked_with_samples(flow: Dataflow, row: int, call: Call) -> Mixed | None:
-    """(n, samples, features) of n tensors that were stacked to (samples, n, features), as the states of n time steps;
-    also of tensors that ``cat()`` put one after the other."""
+    """(n, samples, features) of n tensors that were stacked to (samples, n, features), as the states of n time steps.
+
+    What ``cat()`` joins may be parts of one batch that was repeated."""
     if not call.inputs[0].requires_grad:
         return None
     origin = _made_in_front(flow, row, call.inputs[0].tensor)
