@@ -72,7 +72,6 @@ WRONG: dict[str, str] = {
     + "    h = states.tanh().reshape(9, 6, 8)  # HERE\n    loss = F.cross_entropy(out(h[-1]), y)\n"
     + TRAIN,
     "stacked states": CELL + "    h = torch.stack(states).view(6, 9, 8)  # HERE\n" + READ + TRAIN,
-    "states one after the other": CELL + "    h = torch.cat(states)\n    h = h.view(6, 9, -1)  # HERE\n" + READ + TRAIN,
     "two results of each sample": CELL + "    h = torch.stack([states[0], states[-1]]).reshape(6, 16)  # HERE\n"
     "    loss = F.cross_entropy(h @ torch.ones(16, 3), y)\n" + TRAIN,
     "scores of pixels, of which some are left out": SEGMENTS
