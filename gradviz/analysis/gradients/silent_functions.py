@@ -71,7 +71,7 @@ def _never_reached(
     edges = (custom.node.edges[index] for custom in calls for index in silent)
     behind = sorted(ancestors(graph, {edge.target for edge in edges if edge is not None}))
     leaves = (graph.nodes[node] for node in behind)
-    return leaf_names(leaf for leaf in leaves if not reached.intersection(leaf.names))
+    return leaf_names(leaf for leaf in leaves if reached.isdisjoint(leaf.names))
 
 
 def _got_something(custom: CustomCall) -> bool:
