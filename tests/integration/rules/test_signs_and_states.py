@@ -78,6 +78,8 @@ def diffusion(table: str, mixture: str, looked_up: str = "a = alphas[k][:, None]
 
 
 FORWARDS, BACKWARDS = "i / 5", "1 - i / 5"
+CURVE = "torch.cos(1.5 * t) * e + torch.sin(1.5 * t) * x"
+ALONG = SAMPLER.format(sign="+", time=FORWARDS)
 ROOTS = "a.sqrt() * x + (1 - a).sqrt() * e"
 
 # -- reinforcement -----------------------------------------------------------------------------------------------------
@@ -277,6 +279,22 @@ FAULTS = {
         "velocity_reversed",
         flow("x + t * (e - x)", "x - e", SAMPLER.format(sign="+", time=FORWARDS)),
     ),
+    "the speed of a curve turned around": (
+        "velocity_reversed",
+        flow(CURVE, "1.5 * (torch.sin(1.5 * t) * e - torch.cos(1.5 * t) * x)", ALONG),
+    ),
+    "the same, factor by factor": (
+        "velocity_reversed",
+        flow(CURVE, "(t * 1.5).sin().mul(1.5) * e + (t * 1.5).cos().mul(-1.5) * x", ALONG),
+    ),
+    "the same with addcmul() and without the rate": (
+        "velocity_reversed",
+        flow(
+            "torch.addcmul((1.5 * t).cos() * e, (1.5 * t).sin(), x)",
+            "torch.addcmul((1.5 * t).sin() * e, (1.5 * t).cos(), x, value=-1)",
+            ALONG,
+        ),
+    ),
     "one minus beta is looked up": (
         "schedule_not_accumulated",
         diffusion("alphas = 1 - betas\nbars = alphas.cumprod(0)", ROOTS),
@@ -432,6 +450,11 @@ HEALTHY = {
     "a velocity towards the data": flow("(1 - t) * x + t * e", "x - e", SAMPLER.format(sign="+", time=BACKWARDS)),
     "a velocity that the sampler turns around": flow(
         "(1 - t) * e + t * x", "e - x", SAMPLER.format(sign="-", time=FORWARDS)
+    ),
+    "the speed of a curve": flow(CURVE, "1.5 * (torch.cos(1.5 * t) * x - torch.sin(1.5 * t) * e)", ALONG),
+    "the same turned around, without a sampler": flow(CURVE, "torch.sin(1.5 * t) * e - torch.cos(1.5 * t) * x"),
+    "the same turned around, and subtracted": flow(
+        CURVE, "torch.sin(1.5 * t) * e - torch.cos(1.5 * t) * x", SAMPLER.format(sign="-", time=FORWARDS)
     ),
     "a velocity that the loss turns around": flow(
         "(1 - t) * e + t * x", "e - x", answer="-net(torch.cat([x_t, t], 1))"

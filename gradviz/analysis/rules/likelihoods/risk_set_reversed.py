@@ -87,9 +87,9 @@ class RiskSetReversed(Rule):
             location, symptom = summed, made
         name = call_words(flow.log.calls[ordered.summed])
         return self.finding(
-            f"{call_words(flow.log.calls[ordered.sorted])} orders by ascending times, so that {name}"
-            f"{at_line(summed)} adds up those with shorter times: the risk set of an event "
-            "holds who left before it",
+            f"{call_words(flow.log.calls[ordered.sorted])}{at_line(None if symptom is summed else symptom)} orders by "
+            f"ascending times, so that {name}{at_line(summed if symptom is summed else None)} adds up those with "
+            "shorter times: the risk set of an event holds who left before it",
             symptom="grad_wrong",
             why="at risk are those whose times are as long or longer",
             fix=_FLIPPED if ordered.is_searched else f"{_DESCENDING}; or {_FLIPPED}",

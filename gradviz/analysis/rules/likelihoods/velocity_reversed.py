@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.normal_draws import is_normal_draw
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.paths.curved_forms import are_opposite, curved_form
 from gradviz.analysis.rules.bases.paths.linear_forms import LinearForm, linear_form
 from gradviz.analysis.rules.bases.paths.sampler_steps import sampler_directions
 
@@ -22,6 +23,7 @@ class VelocityReversed(Rule):
     -------------
     A loss that compares a network's answer to ``x_t = (1 - t) * a + t * b`` with ``a - b``, which is the velocity with
     the opposite sign: where ``a`` is drawn noise, or where a sampler of the program adds the answers as ``t`` grows.
+    With such a sampler, also ``sin(t) * a - cos(t) * b`` for ``x_t = cos(t) * a + sin(t) * b``.
 
     Why it matters
     --------------
@@ -71,17 +73,27 @@ class VelocityReversed(Rule):
             if path is not None and _goes_along(flow, *path):
                 told.add(call.call_site)
                 yield self._finding(flow, row, path[0])
+                continue
+            mixed = None if path is not None else _reversed_curve(flow, row)
+            if mixed is not None and sampler_directions(flow) - {0} == {1}:
+                told.add(call.call_site)
+                yield self._finding(flow, row, mixed, is_curved=True)
 
-    def _finding(self, flow: Dataflow, row: int, mixed: int) -> Finding:
+    def _finding(self, flow: Dataflow, row: int, mixed: int, *, is_curved: bool = False) -> Finding:
         dead = next(use for use in flow.log.calls[row].inputs if not use.requires_grad)
         made = flow.newest_producer(dead.tensor, row)
         location, mixture = two_lines(flow, row if made is None else made, mixed)
         return self.finding(
             f"the target is the velocity of the mixture{at_line(mixture)} with the opposite sign: the mixture is "
-            "(1 - t) * a + t * b, and the target a - b",
+            + ("cos(t) * a + sin(t) * b, and the target " if is_curved else "(1 - t) * a + t * b, and the target ")
+            + ("sin(t) * a - cos(t) * b" if is_curved else "a - b"),
             symptom="grad_wrong",
-            why="as t grows, the mixture moves by b - a; a sampler that follows the answers goes away from the data",
-            fix="swap the two in the target: b - a, what is multiplied with t minus what is multiplied with 1 - t",
+            why="as t grows, the mixture moves by the derivative; a sampler that follows the answers goes away from it"
+            if is_curved
+            else "as t grows, the mixture moves by b - a; a sampler that follows the answers goes away from the data",
+            fix="turn the sign of the target around: cos(t) * b - sin(t) * a"
+            if is_curved
+            else "swap the two in the target: b - a, what is multiplied with t minus what is multiplied with 1 - t",
             location=location,
             symptom_location=mixture,
         )
@@ -89,6 +101,7 @@ class VelocityReversed(Rule):
 
 _ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
 _SUMS = frozenset({"add", "sub", "lerp"})
+_CURVED_SUMS = frozenset({"add", "sub", "addcmul"})
 _BOTH = 2
 _ROUNDED = 1e-4
 
@@ -107,6 +120,26 @@ def _reversed_path(flow: Dataflow, row: int) -> tuple[int, LinearForm] | None:
         form = linear_form(flow, call.outputs[0].tensor, each + 1)
         if form is not None and _are_opposite(form.speeds, wanted):
             return each, form
+    return None
+
+
+def _reversed_curve(flow: Dataflow, row: int) -> int | None:
+    """The same for a mixture with a cosine and a sine of the time.
+
+    Its speed with the opposite sign is also what a diffusion model predicts as ``v``, if the data are at the end of its
+    time: only a sampler tells the two apart.
+    """
+    live, dead = sorted(flow.log.calls[row].inputs, key=lambda use: not use.requires_grad)
+    target = curved_form(flow, dead.tensor, row)
+    if target is None or _is_turned(flow, live.tensor, row):
+        return None
+    for each in reversed(flow.ancestors(live.tensor, row, since=flow.step_before(row))):
+        call = flow.log.calls[each]
+        if plain_name(call.function) not in _CURVED_SUMS or call.live_inputs or not call.outputs:
+            continue
+        form = curved_form(flow, call.outputs[0].tensor, each + 1)
+        if form is not None and are_opposite(form, target):
+            return each
     return None
 
 

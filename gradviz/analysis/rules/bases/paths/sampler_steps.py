@@ -16,6 +16,7 @@ _BOTH = 2
 _MAX_STEPS = 12
 _MAX_CALLS = 400
 _MIN_UPDATES = 3
+_WAVES = frozenset({"sin", "cos"})
 
 
 def sampler_directions(flow: Dataflow) -> set[int]:
@@ -86,24 +87,25 @@ def _direction(flow: Dataflow, updates: list[tuple[int, int, int]]) -> int:
     if len(signs) > 1:
         return -1
     (sign,) = signs
-    times: list[set[float]] = []
+    times: list[dict[tuple[int | None, str], float]] = []
     for (last, _, _), (row, _, answer) in zip([(updates[0][0] - _MAX_CALLS, 0, 0), *updates], updates, strict=False):
-        times.append(set(_constants(flow, max(0, last), row, answer)))
-    falls = all(any(b < a for a in one for b in other) for one, other in pairwise(times))
-    rises = all(any(b > a for a in one for b in other) for one, other in pairwise(times))
+        times.append(dict(_constants(flow, max(0, last), row, answer)))
+    falls = all(any(other[each] < one[each] for each in one if each in other) for one, other in pairwise(times))
+    rises = all(any(other[each] > one[each] for each in one if each in other) for one, other in pairwise(times))
     if rises == falls:
         return 0 if sign > 0 else -1
     return sign if rises else -sign
 
 
-def _constants(flow: Dataflow, first: int, last: int, answer: int) -> Iterator[float]:
-    """The times that a network was given: tensors in which all numbers are the same, and from 0 to 1."""
+def _constants(flow: Dataflow, first: int, last: int, answer: int) -> Iterator[tuple[tuple[int | None, str], float]]:
+    """The times that a network was given: tensors in which all numbers are the same, by the line and what made them."""
     use = flow.log.calls[answer].outputs[0]
     for row in flow.ancestors(use.tensor, answer + 1, since=first):
         call = flow.log.calls[row]
         if row >= last or any(flow.log.tensors[each.tensor].role == "parameter" for each in call.inputs):
             continue
-        for out in call.outputs:
+        # Features of a time may fall while it grows.
+        for out in call.outputs if plain_name(call.function) not in _WAVES else ():
             values = out.values
             if values is not None and values.minimum is not None and values.minimum == values.maximum:
-                yield values.minimum
+                yield (call.call_site, call.function), values.minimum
