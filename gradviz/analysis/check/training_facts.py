@@ -191,7 +191,9 @@ def _optimizer_words(optimizer: LoggedOptimizer) -> str:
         f"{optimizer_words(optimizer)}: {optimizer.class_name}" if optimizer.names else optimizer.class_name,
         counted(sum(map(len, optimizer.groups)), "tensor"),
         counted(optimizer.steps, "step"),
-        f"learning rate {f'from {first:.3g} to ' if first is not None and optimizer.rate_changes else ''}{last}",
+        f"learning rate {f'from {first:.3g} to ' if first is not None and optimizer.rate_changes else ''}{last}"
+        if last
+        else "learning rate not known: no group has one that is a plain number",
     ]
     if decays:
         parts.append(f"weight decay {' and '.join(f'{decay:.3g}' for decay in decays)}")

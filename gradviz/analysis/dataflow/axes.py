@@ -14,6 +14,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.graph.call_log import Call, TensorUse
 
 Axes = tuple[int | None, ...]
@@ -107,8 +108,6 @@ def _end_along_one(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: A
     name, rank = plain_name(call.function), len(axes)
     if name in _PRODUCTS and rank >= 2:
         return "contracted", rank - 1 if use is call.inputs[0] else rank - 2
-    if name == "einsum":
-        return _end_of_einsum(call, use)
     if name in REDUCTIONS:
         axis = axis_of(call, rank)
         return None if axis is None else ("summed", axis)
@@ -128,20 +127,6 @@ def _end_along_one(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: A
     if name == "getitem" and rank == len(call.inputs) - 1 == 2:
         return _chosen_of_each(flow, row, call)
     return None
-
-
-def _end_of_einsum(call: Call, use: TensorUse) -> tuple[EndKind, int] | None:
-    """The only axis of an input that ``einsum()`` sums over."""
-    equation = call.scalars.get("0", call.scalars.get("equation"))
-    if not isinstance(equation, str) or "->" not in equation or "." in equation:
-        return None
-    given, _, result = equation.replace(" ", "").partition("->")
-    terms = dict(zip((id(each) for each in call.inputs), given.split(","), strict=False))
-    summed = [axis for axis, letter in enumerate(terms.get(id(use), "")) if letter not in result]
-    if len(summed) != 1:
-        return None
-    is_shared = sum(terms[id(use)][summed[0]] in term for term in terms.values()) > 1
-    return ("contracted" if is_shared else "summed"), summed[0]
 
 
 def _chosen_of_each(flow: Dataflow, row: int, call: Call) -> tuple[EndKind, int] | None:
@@ -164,29 +149,15 @@ _CHOOSE = frozenset({"gather", "take_along_dim"})
 
 def summed_by_einsum(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
     """The axes of one input that ``einsum`` sums over; None where the equation does not tell."""
-    given, result = _equation_of_einsum(call)
-    terms = given.split(",")
+    equation = equation_of(call)
     index = next((at for at, each in enumerate(call.inputs) if each is use), None)
-    if result is None or index is None or index >= len(terms) or ("..." in given and "..." not in result):
+    if not equation.has_arrow or index is None or index >= len(equation.terms):
         return None
-    first, dots, last = terms[index].partition("...")
+    if "..." not in equation.result and any("..." in each for each in equation.terms):
+        return None
+    first, dots, last = equation.terms[index].partition("...")
     places = [*enumerate(first), *enumerate(last, rank - len(last) if dots else 0)]
-    return frozenset(axis for axis, letter in places if letter not in result)
-
-
-def terms_of_einsum(call: Call) -> list[str] | None:
-    """The letters of each input, and those of the result at last; None where the equation does not tell them."""
-    given, result = _equation_of_einsum(call)
-    return [*given.split(","), result] if result is not None and "." not in given + result else None
-
-
-def _equation_of_einsum(call: Call) -> tuple[str, str | None]:
-    """What stands before the arrow, and what behind it; None where there is no arrow."""
-    equation = call.scalars.get("0", call.scalars.get("equation"))
-    if not isinstance(equation, str) or "->" not in equation:
-        return "", None
-    given, _, result = equation.replace(" ", "").partition("->")
-    return given, result
+    return frozenset(axis for axis, letter in places if letter not in equation.result)
 
 
 # -- where an axis goes ------------------------------------------------------------------------------------------------
@@ -237,12 +208,11 @@ def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -
 
 def _moved_by_einsum(call: Call, axes: Axes) -> Axes | None:
     """The axes of a result that sums over no axis of the input with these axes."""
-    terms = terms_of_einsum(call)
-    given = next((each for each in terms[:-1] if len(each) == len(axes)), None) if terms is not None else None
-    is_plain = terms is not None and sum(len(each) == len(axes) for each in terms[:-1]) == 1
-    if terms is None or given is None or not is_plain or len(set(given)) != len(given):
+    equation = equation_of(call)
+    fitting = [each for each in equation.terms if len(each) == len(axes)] if equation.is_plain else []
+    if len(fitting) != 1 or len(set(fitting[0])) != len(axes):
         return None
-    return tuple(axes[given.index(letter)] if letter in given else None for letter in terms[-1])
+    return tuple(axes[fitting[0].index(letter)] if letter in fitting[0] else None for letter in equation.result)
 
 
 _ELEMENTWISE = frozenset({

@@ -72,6 +72,18 @@ class MovedBetween(Struct, frozen=True):
     steps: int
 
 
+def used_together(events: list[tuple[int, Event]]) -> Iterator[list[int]]:
+    """The backward calls whose gradients one step uses for the first time, all of them at each such step."""
+    rows: list[int] = []
+    for row, kind in events:
+        if kind == "backward":
+            rows.append(row)
+            continue
+        if kind == "step":
+            yield rows
+        rows = []
+
+
 class GradientEvents:
     """The events of every leaf that is trained, by an optimizer or by hand."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from msgspec import Struct
 
-from gradviz.analysis.gradients.gradient_events import Event, GradientEvents
+from gradviz.analysis.gradients.gradient_events import Event, GradientEvents, used_together
 from gradviz.analysis.gradients.gradients_of_players import goes_through
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
@@ -73,7 +73,7 @@ def opposed_backwards(histories: ParameterHistories, events: GradientEvents) -> 
     calls = histories.log.calls
     for tensor, of_tensor in events.events.items() if len(histories.log.optimizers) > 1 else ():
         owners = histories.optimizers_of(tensor)
-        for pair in _pairs_before_steps(of_tensor) if len(owners) == 1 else ():
+        for pair in _pairs(of_tensor) if len(owners) == 1 else ():
             key = owners[0], calls[pair[0]].call_site, calls[pair[1]].call_site
             if key not in decided:
                 decided[key] = _trained_between(histories, events, tensor, pair)
@@ -108,7 +108,7 @@ def _left_by_another(
 ) -> list[_Pair]:
     """Where the first of two backward calls was for another optimizer; decided once for each pair of their lines."""
     calls, decided, found = histories.log.calls, dict[tuple[int | None, int | None], bool](), []
-    for mixed in _pairs_before_steps(events):
+    for mixed in _pairs(events):
         lines = calls[mixed[0]].call_site, calls[mixed[1]].call_site
         if lines not in decided:
             decided[lines] = _is_left_by_another(histories, tensor, owner, mixed)
@@ -132,16 +132,9 @@ def _times_of_lines(histories: ParameterHistories, events: list[tuple[int, Event
     return times
 
 
-def _pairs_before_steps(events: list[tuple[int, Event]]) -> Iterator[_Pair]:
+def _pairs(events: list[tuple[int, Event]]) -> Iterator[_Pair]:
     """The backward calls that a step uses together, each with the next one."""
-    rows: list[int] = []
-    for row, kind in events:
-        if kind == "backward":
-            rows.append(row)
-            continue
-        if kind == "step":
-            yield from pairwise(rows)
-        rows = []
+    return chain.from_iterable(map(pairwise, used_together(events)))
 
 
 def _steps_between(histories: ParameterHistories, pair: _Pair) -> set[int]:

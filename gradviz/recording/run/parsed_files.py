@@ -6,10 +6,11 @@ import ast
 import linecache
 from functools import lru_cache
 
-MAX_SOURCE = 1_000_000
+_MAX_SOURCE = 1_000_000
 """Longer files, in characters, are not parsed: they are data, or were written by a program."""
 
-_KEPT_FILES = 64
+_KEPT_FILES = 16
+"""Trees take much memory; few programs have more files, or libraries that are asked about."""
 
 
 def tree_of(file: str) -> ast.Module | None:
@@ -27,7 +28,7 @@ def nodes_of(file: str) -> tuple[ast.AST, ...] | None:
 @lru_cache(maxsize=_KEPT_FILES)
 def _parsed(source: str) -> tuple[ast.Module, tuple[ast.AST, ...]] | None:
     """By its text and not by its name: a cell of a notebook runs again with another text."""
-    if not source or len(source) > MAX_SOURCE:
+    if not source or len(source) > _MAX_SOURCE:
         return None
     try:
         tree = ast.parse(source)

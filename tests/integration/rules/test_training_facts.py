@@ -61,6 +61,13 @@ def test_an_optimizer_is_told_with_what_it_holds(tmp_path: Path) -> None:
     ]
 
 
+def test_a_learning_rate_that_is_a_tensor_is_said_to_be_unknown(tmp_path: Path) -> None:
+    facts = report_of(TWO_TERMS, tmp_path, BEGINNING.replace("0.1", "torch.tensor(0.1)")).trained
+    assert [fact.text for fact in facts if fact.title == "optimizer"] == [
+        "optimizer: SGD, 4 tensors, 2 steps, learning rate not known: no group has one that is a plain number"
+    ]
+
+
 BUFFER = BEGINNING + "    head.register_buffer('mix', torch.tensor([1.0, 0.0])) if step == 0 else None\n"
 
 

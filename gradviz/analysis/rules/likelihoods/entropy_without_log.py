@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
@@ -119,9 +120,9 @@ def _is_product(flow: Dataflow, call: Call) -> bool:
     """Whether a call multiplies element by element, or adds such products up over the classes as well."""
     name = plain_name(call.function)
     if name == "einsum":
-        given, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-        one, _, other = given.partition(",")
-        return one == other and len(result) < len(one)
+        equation = equation_of(call)
+        is_same = len(equation.terms) == _BOTH and equation.terms[0] == equation.terms[1]
+        return is_same and len(equation.result) < len(equation.terms[0])
     if name == "tensordot":
         return not shape_of(flow, call.outputs[0].tensor)
     return name in ("mul", "vecdot", "vdot", "dot", "inner")

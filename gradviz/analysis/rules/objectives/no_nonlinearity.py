@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call, TensorUse
@@ -162,13 +163,12 @@ def _sizes(flow: Dataflow, row: int) -> tuple[int, int]:
     call = flow.log.calls[row]
     given, made = _given(call), call.outputs[0].tensor
     weight = max((use for use in call.inputs if use.is_live_leaf), key=lambda use: len(shape_of(flow, use.tensor)))
-    equation = str(call.scalars.get("0", call.scalars.get("equation", ""))).replace(" ", "")
-    terms, _, result = equation.partition("->")
-    letters = dict(zip((use.tensor for use in call.inputs), terms.split(","), strict=False))
-    if given is None or plain_name(call.function) != "einsum" or len(letters) != _BOTH or "." in equation:
+    equation = equation_of(call)
+    letters = dict(zip((use.tensor for use in call.inputs), equation.terms, strict=False))
+    if given is None or plain_name(call.function) != "einsum" or len(letters) != _BOTH or equation.has_dots:
         return (1 if given is None else _last_size(flow, given.tensor)), _last_size(flow, made)
     sizes = dict(zip(letters[weight.tensor], shape_of(flow, weight.tensor), strict=False))
-    taken = {letter for letter in letters[weight.tensor] if letter not in result}
+    taken = {letter for letter in letters[weight.tensor] if letter not in equation.result}
     units = {letter for letter in letters[weight.tensor] if letter not in letters[given.tensor]}
     return prod(sizes[letter] for letter in taken), prod(sizes[letter] for letter in units)
 

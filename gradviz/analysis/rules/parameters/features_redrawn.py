@@ -11,6 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
@@ -135,9 +136,10 @@ def _sides(call: Call) -> tuple[TensorUse, ...]:
         return ()
     if name != "einsum":
         return call.inputs[-1:]
-    terms, _, result = str(call.scalars.get("0", call.scalars.get("equation"))).replace(" ", "").partition("->")
-    pairs = zip(call.inputs, terms.split(","), strict=False)
-    return tuple(use for use, term in pairs if result[-1:] in term and result[:1] not in term)
+    equation = equation_of(call)
+    first, last = equation.result[:1], equation.result[-1:]
+    pairs = zip(call.inputs, equation.terms, strict=False)
+    return tuple(use for use, term in pairs if last in term and first not in term)
 
 
 def _goes_into_layer(flow: Dataflow, row: int) -> bool:

@@ -16,6 +16,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.copies.axes_turned import summed_in_einsum
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
@@ -191,17 +192,10 @@ def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
     if name == "avg_pool1d":
         return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,) and shape[-1] > 1
     is_sum = name == "sum" and axis_of(call, _AXES, _place_of_axis(call)) == axis
-    if is_sum or (name == "einsum" and _summed_in_einsum(call) == axis):
+    if is_sum or (name == "einsum" and summed_in_einsum(call) == [axis]):
         users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
         return len(users) == 1 and _divides_by(users[0], shape[axis])
     return False
-
-
-def _summed_in_einsum(call: Call) -> int | None:
-    """The only axis over which an einsum of one tensor sums: ``einsum("btd->bd", h)``."""
-    given, arrow, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-    summed = [axis for axis, letter in enumerate(given) if letter not in result]
-    return summed[0] if arrow and len(call.inputs) == 1 and len(summed) == 1 and len(given) == _AXES else None
 
 
 def _divides_by(call: Call, count: int) -> bool:

@@ -8,6 +8,7 @@ from math import prod
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -257,8 +258,8 @@ def _input_with_these_axes(case: Case, call: Call) -> int | None:
         shapes = [shape_of(flow, use.tensor) for use in call.inputs]
         return call.inputs[1].tensor if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) else None
     if name == "einsum":
-        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-        last = terms.rpartition(",")[2]
+        equation = equation_of(call)
+        last, result = equation.terms[-1], equation.result
         # "bhts,bhsd->bhtd": heads stay heads, and the tokens come from the other factor.
         is_product = len(last) == len(result) > 2 and last[:-2] == result[:-2] and last[-1] == result[-1]
         return call.inputs[-1].tensor if is_product else None

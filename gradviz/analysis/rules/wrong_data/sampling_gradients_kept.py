@@ -12,7 +12,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.gradients.gradient_events import Event, GradientEvents
+from gradviz.analysis.gradients.gradient_events import GradientEvents, used_together
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
@@ -112,7 +112,7 @@ def _kept_gradients(histories: ParameterHistories, gradient_events: GradientEven
     for tensor, events in gradient_events.events.items():
         if histories.tensor(tensor).role != "parameter":
             continue
-        loops = [loop for each in _between_clears(events) for loop in _loops(histories, each, moves)]
+        loops = [loop for each in used_together(events) for loop in _loops(histories, each, moves)]
         for last, own, calls in loops:
             lines[histories.log.calls[last].call_site].setdefault(tensor, []).append((last, own, calls))
     for by_tensor in lines.values():
@@ -121,18 +121,6 @@ def _kept_gradients(histories: ParameterHistories, gradient_events: GradientEven
             last, own, _ = next(iter(found.values()))[-1]
             most = max(calls for loops in found.values() for _, _, calls in loops)
             yield _Kept(tuple(found), last, own, most, max(map(len, found.values())))
-
-
-def _between_clears(events: list[tuple[int, Event]]) -> Iterator[list[int]]:
-    """The backward calls whose gradients one step uses for the first time."""
-    rows: list[int] = []
-    for row, kind in events:
-        if kind == "backward":
-            rows.append(row)
-            continue
-        if kind == "step":
-            yield rows
-        rows = []
 
 
 def _loops(histories: ParameterHistories, rows: list[int], moves: dict[tuple[int, int], bool]) -> Iterator[_Loop]:

@@ -209,8 +209,9 @@ class MissingZeroGrad(Rule):
         judged, own = opposed.pairs[-1]
         names, next_to = histories.together(opposed.tensors), location_of_call(flow, own)
         return self.finding(
-            f"{len(opposed.pairs):,} steps of {names} also use the gradients of the loss here, which is for "
-            f"{optimizer_words(flow.log.optimizers[opposed.other])} and asks the opposite of that{at_line(next_to)}",
+            f"{len(opposed.pairs):,} steps of {names} also use the gradients of this loss, though it trains what "
+            f"{optimizer_words(flow.log.optimizers[opposed.other])} holds, and asks the opposite of the loss"
+            f"{at_line(next_to)}",
             symptom="grad_wrong",
             why="what they compute goes into this loss with its history, backward() adds to .grad, and nothing clears "
             "them before the next backward()",

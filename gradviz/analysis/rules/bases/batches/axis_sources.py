@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.axes import REDUCTIONS, axes_of, axis_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.rules.bases.mixed_channels import order_of
 from gradviz.graph.call_log import Call
@@ -116,8 +117,9 @@ def _dim(call: Call, rank: int) -> int:
 
 
 def _of_einsum(flow: Dataflow, call: Call, axis: int) -> Iterator[Label]:
-    terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-    for use, letters in zip(call.inputs, terms.split(","), strict=False):
+    equation = equation_of(call)
+    result = equation.result
+    for use, letters in zip(call.inputs, equation.terms, strict=False):
         if axis < len(result) and len(letters) == len(shape_of(flow, use.tensor)) and result[axis] in letters:
             yield use.tensor, letters.index(result[axis])
 

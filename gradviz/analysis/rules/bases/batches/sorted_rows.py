@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.axes import REDUCTIONS, axes_of, axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.rules.bases.batches.row_origins import Origin, are_of_one_tensor, origin_of_rows
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -212,5 +213,4 @@ COMBINE = _OF_CLASSES | {
 
 def is_combined(call: Call, name: str) -> bool:
     """Whether a call combines each value with the one in the same place: ``einsum("n,n->", a, b)``, not all pairs."""
-    terms = str(call.scalars.get("0", "")).replace(" ", "").partition("->")[0].split(",")
-    return name in COMBINE and (name != "einsum" or len(set(terms)) == 1)
+    return name in COMBINE and (name != "einsum" or len(set(equation_of(call).terms)) == 1)

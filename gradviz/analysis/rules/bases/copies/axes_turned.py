@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.broadcasts import Shape
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis
 from gradviz.graph.call_log import Call
 
@@ -45,17 +46,16 @@ _TWO = 2
 
 def summed_in_einsum(call: Call) -> list[int]:
     """The axes over which an ``einsum`` of one tensor sums."""
-    equation = str(call.scalars.get("0", call.scalars.get("equation"))).replace(" ", "")
-    given, arrow, wanted = equation.partition("->")
-    return [axis for axis, letter in enumerate(given) if letter not in wanted] if arrow and "." not in given else []
+    equation = equation_of(call)
+    letters = enumerate(equation.terms[0]) if equation.is_plain and len(equation.terms) == 1 else ()
+    return [axis for axis, letter in letters if letter not in equation.result]
 
 
 def einsum_axes(call: Call, given: list[Axes]) -> Axes | None:
     """The axes of the result of ``einsum``; None where its equation leaves some of them out."""
-    equation = call.scalars.get("0", call.scalars.get("equation"))
-    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+    equation = equation_of(call)
+    if not equation.is_plain:
         return None
-    terms, _, wanted = equation.replace(" ", "").partition("->")
-    named = zip("".join(terms.split(",")), (axis for axes in given for axis in axes), strict=False)
+    named = zip("".join(equation.terms), (axis for axes in given for axis in axes), strict=False)
     known = {letter: axis for letter, axis in named if axis is not None}
-    return tuple(known.get(letter) for letter in wanted)
+    return tuple(known.get(letter) for letter in equation.result)

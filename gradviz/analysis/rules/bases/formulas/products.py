@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from gradviz.analysis.dataflow.axes import axes_of, axis_of, summed_by_einsum
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _BOTH = 2
@@ -34,13 +35,11 @@ def product_of(call: Call) -> tuple[TensorUse, TensorUse] | None:
 
 def is_square(call: Call) -> bool:
     """Whether a call returns squares of the elements of what it takes, or sums of these squares."""
-    pair = product_of(call)
+    pair, name = product_of(call), plain_name(call.function)
     if pair is not None:
-        equation = _terms(call)
-        is_elementwise = plain_name(call.function) != "linear" and plain_name(call.function) not in _MATRICES
+        is_elementwise = name != "linear" and name not in _MATRICES
         is_same = pair[0].tensor == pair[1].tensor
-        return is_same and is_elementwise and (equation is None or equation[0] == equation[1])
-    name = plain_name(call.function)
+        return is_same and is_elementwise and (name != "einsum" or len(set(equation_of(call).terms)) == 1)
     power = call.scalars.get("1", call.scalars.get("exponent"))
     return name == "square" or (name == "pow" and power == _BOTH and bool(call.inputs))
 
@@ -63,11 +62,3 @@ def summed_axes(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
         axis = axis_of(call, rank) if name == "vecdot" else None
         return frozenset({rank - 1 if axis is None else axis})
     return frozenset({rank - 1 if use is call.inputs[0] else rank - 2})
-
-
-def _terms(call: Call) -> list[str] | None:
-    """The letters of each input of ``einsum``."""
-    equation = call.scalars.get("0", call.scalars.get("equation"))
-    if plain_name(call.function) != "einsum" or not isinstance(equation, str):
-        return None
-    return equation.replace(" ", "").partition("->")[0].split(",")

@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.rules.bases.formulas.lengths import SAME_VALUES, Division, division_by_length
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -160,13 +161,12 @@ def factors(flow: Dataflow, row: int, call: Call) -> tuple[tuple[TensorUse, int]
 
 
 def _factors_of_einsum(call: Call) -> tuple[tuple[TensorUse, int], ...]:
-    equation = call.scalars.get("0")
-    if not isinstance(equation, str) or "->" not in equation or "." in equation or len(call.inputs) != _TWO:
+    equation = equation_of(call)
+    if not equation.is_plain or len(equation.terms) != _TWO or len(call.inputs) != _TWO:
         return ()
-    given, _, result = equation.replace(" ", "").partition("->")
-    one, comma, other = given.partition(",")
-    shared = (set(one) & set(other)) - set(result)
-    if not comma or len(shared) != 1:
+    one, other = equation.terms
+    shared = (set(one) & set(other)) - set(equation.result)
+    if len(shared) != 1:
         return ()
     (label,) = shared
     return (call.inputs[0], one.index(label)), (call.inputs[1], other.index(label))

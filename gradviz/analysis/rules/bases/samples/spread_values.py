@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.graph.call_log import Call
 
 SPREAD_BY = frozenset({"mul", "add", "sub", "div", "addcmul", "addcdiv", "lerp", "pow", "normal", "einsum"})
@@ -54,8 +55,8 @@ def _before_spreading(flow: Dataflow, row: int, tensor: int) -> int | None:
 
 def _of_einsum(flow: Dataflow, call: Call, shape: Shape) -> Iterator[tuple[int, int]]:
     """The same for ``einsum("bd,d->bd", x, level)``."""
-    equation = str(call.scalars.get("0", call.scalars.get("equation"))).replace(" ", "")
-    terms, _, result = equation.partition("->")
-    for use, term in zip(call.inputs, terms.split(","), strict=False):
+    equation = equation_of(call)
+    result = equation.result
+    for use, term in zip(call.inputs, equation.terms, strict=False):
         if len(term) == 1 and result.endswith(term) and len(result) == len(shape) and shape_of(flow, use.tensor):
             yield use.tensor, use.tensor

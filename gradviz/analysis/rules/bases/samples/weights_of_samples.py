@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.rules.bases.batches.axis_sources import sources_of_axis
 from gradviz.analysis.rules.bases.batches.row_origins import are_same_samples
 from gradviz.graph.call_log import Call, TensorUse
@@ -33,7 +34,7 @@ def matrix_by_samples(flow: Dataflow, row: int, call: Call) -> tuple[TensorUse, 
 
 
 def _takes_last_axis(call: Call, matrix: TensorUse) -> bool:
-    terms = str(call.scalars.get("0", "")).replace(" ", "").partition("->")[0].split(",")
+    terms = equation_of(call).terms
     letters = terms if matrix is call.inputs[0] else terms[::-1]
     return len(letters) == _BOTH and len(letters[0]) == _BOTH and letters[0][1] == letters[1] != letters[0][0]
 

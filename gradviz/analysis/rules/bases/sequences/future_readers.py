@@ -8,6 +8,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     FAR_BELOW,
@@ -161,10 +162,10 @@ def _of_softmax(flow: Dataflow, shifted: Shifted, row: int, call: Call) -> tuple
 def _keys_of(call: Call) -> int | None:
     """The factor of a product whose positions are the last axis of the result."""
     if plain_name(call.function) == "einsum":
-        terms, arrow, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-        factors = terms.split(",")
-        having = [number for number, each in enumerate(factors) if arrow and result[-1:] in each]
-        return call.inputs[having[0]].tensor if len(having) == 1 and len(factors) == len(call.inputs) else None
+        equation = equation_of(call)
+        terms = equation.terms if equation.has_arrow else ()
+        having = [number for number, each in enumerate(terms) if equation.result[-1:] in each]
+        return call.inputs[having[0]].tensor if len(having) == 1 and len(terms) == len(call.inputs) else None
     return call.inputs[-1].tensor if len(call.inputs) >= _TWO else None
 
 

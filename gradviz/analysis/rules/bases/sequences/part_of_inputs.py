@@ -10,7 +10,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 KEEPS = frozenset({
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "detach", "getitem",
@@ -57,24 +57,31 @@ class TargetRead(Struct, frozen=True):
 def target_read(flow: Dataflow, row: int) -> TargetRead | None:
     """Whether the model gets the target of a loss as the last part of the window that it reads, unchanged."""
     call = flow.log.calls[row]
-    if len(call.inputs) != _BOTH or [use.requires_grad for use in call.inputs] != [True, False]:
+    if not is_error(call):
         return None
     wanted = {each.source: (each, cut) for each, cut in _windows(flow, call.inputs[1].tensor, row) if each.axis}
     if not wanted:
         return None
-    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
-        maker = flow.log.calls[each]
-        if not any(flow.log.tensors[use.tensor].role == "parameter" for use in maker.inputs):
-            continue
-        for use in maker.inputs:
-            if use.requires_grad or flow.log.tensors[use.tensor].role != "tensor":
-                continue
-            for given, _ in _windows(flow, use.tensor, each):
-                target, cut = wanted.get(given.source, (None, 0))
-                length = None if target is None else _length_if_last(flow, given, target)
-                if length is not None and not is_cut_from(flow, call.inputs[0].tensor, row, length):
-                    return TargetRead(cut, each, length)
+    for each, use in data_read(flow, call.inputs[0].tensor, row):
+        for given, _ in _windows(flow, use.tensor, each):
+            target, cut = wanted.get(given.source, (None, 0))
+            length = None if target is None else _length_if_last(flow, given, target)
+            if length is not None and not is_cut_from(flow, call.inputs[0].tensor, row, length):
+                return TargetRead(cut, each, length)
     return None
+
+
+def is_error(call: Call) -> bool:
+    """Whether a call compares a prediction with a target that has no gradient."""
+    return [use.requires_grad for use in call.inputs] == [True, False]
+
+
+def data_read(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, TensorUse]]:
+    """The data that calls with parameters take on the way to a prediction, in one step."""
+    for each in flow.ancestors(tensor, row, flow.step_before(row)):
+        roles = [(use, flow.log.tensors[use.tensor].role) for use in flow.log.calls[each].inputs]
+        if any(role == "parameter" for _, role in roles):
+            yield from ((each, use) for use, role in roles if role == "tensor" and not use.requires_grad)
 
 
 def _length_if_last(flow: Dataflow, given: _Window, target: _Window) -> int | None:

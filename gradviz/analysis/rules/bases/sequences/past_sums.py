@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.graph.call_log import Call, TensorUse
 
 Half = Literal["lower", "upper"]
@@ -106,13 +107,11 @@ def _squares(flow: Dataflow, use: TensorUse, half: Half) -> Iterator[Half]:
 
 
 def _factors_of_einsum(flow: Dataflow, call: Call) -> Iterator[tuple[TensorUse, TensorUse, Half]]:
-    equation = str(call.scalars.get("0", call.scalars.get("equation"))).replace(" ", "")
-    terms, _, result = equation.partition("->")
-    named = terms.split(",")
-    for matrix, term, sequence in zip(call.inputs, named, reversed(call.inputs), strict=False):
-        if len(named) != _BOTH or len(term) != _BOTH:
+    equation = equation_of(call)
+    for matrix, term, sequence in zip(call.inputs, equation.terms, reversed(call.inputs), strict=False):
+        if len(equation.terms) != _BOTH or len(term) != _BOTH:
             continue
-        kept = [letter in result for letter in term]
+        kept = [letter in equation.result for letter in term]
         if kept in ([True, False], [False, True]):
             for half in _squares(flow, matrix, "lower" if kept[0] else "upper"):
                 yield matrix, sequence, half

@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.rules.bases.sequences.past_sums import OTHER_HALF, Half, made_half
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -61,9 +62,9 @@ def _mixers(flow: Dataflow, call: Call, lengths: frozenset[int]) -> Iterator[Mix
     elif name == "linear" and _is_square(flow, other, lengths):
         yield Mixer(other, one, "lower")
     elif name == "einsum" and len(call.inputs) == _BOTH:
-        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-        for matrix, term, sequence in zip(call.inputs, terms.split(","), call.inputs[::-1], strict=False):
-            kept = [letter in result for letter in term[-_BOTH:]]
+        equation = equation_of(call)
+        for matrix, term, sequence in zip(call.inputs, equation.terms, call.inputs[::-1], strict=False):
+            kept = [letter in equation.result for letter in term[-_BOTH:]]
             if _is_square(flow, matrix, lengths) and kept in ([True, False], [False, True]):
                 yield Mixer(matrix, sequence, "lower" if kept[0] else "upper")
 

@@ -9,8 +9,15 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
-from gradviz.analysis.rules.bases.sequences.part_of_inputs import KEEPS, TargetRead, is_cut_from, slice_of
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.analysis.rules.bases.sequences.part_of_inputs import (
+    KEEPS,
+    TargetRead,
+    data_read,
+    is_cut_from,
+    is_error,
+    slice_of,
+)
+from gradviz.graph.call_log import Call
 
 _BOTH = 2
 _SHARE = 2
@@ -32,26 +39,18 @@ class _Span(Struct, frozen=True):
 def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
     """Whether the target of each sample is the last part of the window that the model reads of the same sample."""
     call = flow.log.calls[row]
-    if len(call.inputs) != _BOTH or [use.requires_grad for use in call.inputs] != [True, False]:
+    if not is_error(call):
         return None
     target = _spans(flow, call.inputs[1].tensor, row)
     if not target:
         return None
-    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
-        maker = flow.log.calls[each]
-        if not any(flow.log.tensors[use.tensor].role == "parameter" for use in maker.inputs):
-            continue
-        for use in maker.inputs:
-            given = _spans(flow, use.tensor, each, is_scaled=True) if _is_data(flow, use) else []
-            if len(given) == len(target) > 0 and all(map(_is_end, target, given)):
-                length = given[0].length
-                is_part = is_cut_from(flow, call.inputs[0].tensor, row, length)
-                return None if is_part else TargetRead(target[-1].cut, each, length)
+    for each, use in data_read(flow, call.inputs[0].tensor, row):
+        given = _spans(flow, use.tensor, each, is_scaled=True)
+        if len(given) == len(target) and all(map(_is_end, target, given)):
+            length = given[0].length
+            is_part = is_cut_from(flow, call.inputs[0].tensor, row, length)
+            return None if is_part else TargetRead(target[-1].cut, each, length)
     return None
-
-
-def _is_data(flow: Dataflow, use: TensorUse) -> bool:
-    return not use.requires_grad and flow.log.tensors[use.tensor].role == "tensor"
 
 
 def _is_end(target: _Span, given: _Span) -> bool:

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -95,8 +96,8 @@ def _products_with(flow: Dataflow, parameter: int) -> Iterator[tuple[int, tuple[
 def _is_scaled_by(flow: Dataflow, call: Call, name: str, scale: int) -> bool:
     """Whether a call multiplies with a scale, or divides by it: also ``einsum("bd,->bd", x, scale)``."""
     if name == "einsum":
-        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-        return not shape_of(flow, scale) and max(terms.split(","), key=len) == result
+        equation = equation_of(call)
+        return not shape_of(flow, scale) and max(equation.terms, key=len) == equation.result
     return name == "mul" or (name == "div" and call.inputs[0].tensor != scale)
 
 

@@ -8,6 +8,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -55,9 +56,9 @@ def _contracted(flow: Dataflow, call: Call, sides: tuple[TensorUse, ...]) -> int
     """The size of the axis over which a product sums."""
     shape = shape_of(flow, sides[0].tensor)
     if plain_name(call.function) == "einsum":
-        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-        first = terms.partition(",")[0]
-        summed = [axis for axis, letter in enumerate(first) if letter not in result]
+        equation = equation_of(call)
+        first = equation.terms[0]
+        summed = [axis for axis, letter in enumerate(first) if letter not in equation.result]
         if len(summed) == 1 and len(first) == len(shape):
             return shape[summed[0]]
     return shape[-1] if shape else 1
