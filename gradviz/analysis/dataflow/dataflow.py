@@ -200,13 +200,13 @@ class Dataflow(CallIndex):
             yield row, given
             if not go_on(row, given):
                 continue
-            for step in self._above(row, known):
+            for step in self._above(row, given, known):
                 if step[0] >= since and step not in seen:
                     seen.add(step)
                     waiting.append(step)
 
-    def _above(self, row: int, known: dict[int, int]) -> Iterator[tuple[int, int]]:
-        call = self.log.calls[row]
+    def _above(self, row: int, given: int, known: dict[int, int]) -> Iterator[tuple[int, int]]:
+        call = self.lists.single(row, given)  # In a call on lists, each element goes its own way.
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
             if not use.is_live_leaf:
                 yield from ((maker, use.tensor) for maker in self.further_producers(use.tensor, row, known))

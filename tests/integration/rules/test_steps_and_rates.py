@@ -20,6 +20,21 @@ for step in range(4):
         for name, p in model.named_parameters():
             {step}
 """
+ON_LISTS = """
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+weights = list(model.parameters())
+first, second = ([torch.zeros_like(p) for p in weights] for _ in range(2))
+for step in range(4):
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    model.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    with torch.no_grad():
+        gradients = [p.grad for p in weights]
+        torch._foreach_lerp_(first, gradients, 0.1)
+        torch._foreach_mul_(second, 0.99)
+        torch._foreach_addcmul_(second, gradients, gradients, 0.01)
+        torch._foreach_addcdiv_(weights, first, torch._foreach_add(torch._foreach_sqrt(second), 1e-8), {number})  # HERE
+"""
 ERROR = "F.cross_entropy(model(x), y)"
 MODEL = """
 model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
@@ -52,6 +67,8 @@ FAULTS = {
     ("steps_up_gradient", "a momentum is added through data"): by_hand(
         "momentum[name] = 0.9 * momentum[name] + p.grad; p.data += 0.1 * momentum[name]  # HERE"
     ),
+    ("steps_up_gradient", "Adam on lists, with a number"): HEAD + ON_LISTS.format(number="0.01"),
+    ("steps_up_gradient", "Adam on lists, with a list"): HEAD + ON_LISTS.format(number="[0.01] * 4"),
     ("rate_set_elsewhere", "an attribute"): with_rate("optimizer.lr = 0.1 * 0.5**step  # HERE"),
     ("rate_set_elsewhere", "the defaults"): with_rate('optimizer.defaults["lr"] *= 0.5  # HERE'),
     ("rate_set_elsewhere", "the first of two groups"): with_rate(
@@ -83,6 +100,8 @@ FAULTS = {
 }
 
 HEALTHY = {
+    "Adam on lists, with a number": HEAD + ON_LISTS.format(number="-0.01"),
+    "Adam on lists, with a list": HEAD + ON_LISTS.format(number="[-0.01] * 4"),
     "a gradient is subtracted": by_hand("p.sub_(0.1 * p.grad)"),
     "a negative multiple is added": by_hand("p.add_(p.grad, alpha=-0.1)"),
     "a reward is made larger": by_hand("p.add_(0.1 * p.grad)", "torch.sigmoid(model(x)).mean()"),

@@ -22,6 +22,8 @@ from gradviz.graph.model import Scalar
 
 _PREFIX = "torch._foreach_"
 _ITEM = re.compile(r"\[(\d+)\]$")
+_BY_KEYWORD = {"addcmul": {"3": "value", "scalars": "value"}, "addcdiv": {"3": "value", "scalars": "value"}}
+"""Numbers that a call on a tensor takes by another name than a call on lists, which takes them by position."""
 
 
 class CallsOnLists:
@@ -58,9 +60,12 @@ def _single_calls(call: Call) -> Iterator[Call]:
     for use in call.inputs:
         inputs[_item(use.place)].append(use)
     numbers: dict[str | None, dict[str, Scalar]] = defaultdict(dict)
+    function = call.function.removeprefix(_PREFIX)
+    renamed = _BY_KEYWORD.get(function.rstrip("_"), {})
     for place, number in call.scalars.items():
-        numbers[_item(place)][_without_item(place)] = number
-    name = "torch." + call.function.removeprefix(_PREFIX)
+        plain = _without_item(place)
+        numbers[_item(place)][renamed.get(plain, plain)] = number
+    name = f"torch.{function}"
     for item, use in {_item(use.place): use for use in call.outputs}.items():
         if item is not None:
             taken = sorted((*inputs[item], *inputs[None]), key=lambda use: use.place)
