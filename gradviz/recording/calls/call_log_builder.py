@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -32,10 +32,17 @@ _POSITIVE = 2**63 - 1
 class CallLogBuilder:
     """The tables of one log. Entries get their indices in the order of first use."""
 
-    def __init__(self, recorder: CallRecorder, forward: ForwardLog, stacks: StackTable, modules: ModuleNames) -> None:
+    def __init__(
+        self,
+        recorder: CallRecorder,
+        forward: ForwardLog,
+        stacks: StackTable,
+        modules: ModuleNames,
+        paths: Mapping[int, str],
+    ) -> None:
         self._recorder = recorder
         self._sites = CallSiteTable(stacks)
-        self._scopes = ScopeTable(forward, modules)
+        self._scopes = ScopeTable(forward, modules, paths)
         self._locations: dict[Location, int] = {}
         self._definitions: dict[Callback, int] = {}
         self._numbers: dict[int, int] = {}

@@ -242,7 +242,7 @@ class CallLogNames:
         for index, (reference, _) in self._forward.modules.items():
             if index in self._module_paths and (module := reference()) is not None:
                 names.paths[id(module)] = self._module_paths[index]
-        return CallLogBuilder(self._recorder, self._forward, self._stacks, names).build()
+        return CallLogBuilder(self._recorder, self._forward, self._stacks, names, self._module_paths).build()
 
 
 def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -16,13 +16,20 @@ from gradviz.recording.torch_access.modules import class_name_of, own_modules
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 from gradviz.recording.walk.constant_names import ConstantNames
 
+_NO_PATHS: Mapping[int, str] = {}
+
 
 class ScopeTable:
     """Module calls; a caller comes before the calls that it made."""
 
-    def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
+    def __init__(self, log: ForwardLog, modules: ModuleNames, paths: Mapping[int, str] = _NO_PATHS) -> None:
+        """
+        Args:
+            paths: by index in `ForwardLog.modules`, the names that modules had which may be gone by now.
+        """
         self._log = log
         self._modules = modules
+        self._paths = paths
         self._scopes: list[ModuleScope] = []
         self._indices: dict[int, int] = {}
         self._parameter_counts: dict[int, int] = {}
@@ -92,7 +99,7 @@ class ScopeTable:
         module = reference()
         parent = None if entry.parent == NO_SCOPE else self._indices[entry.parent]
         if module is None:
-            path, count = class_name.lower(), 0
+            path, count = self._paths.get(entry.module, class_name.lower()), 0
         else:
             path = self._modules.name_of_module(module)
             count = self._parameter_count(entry.module, module)

@@ -24,7 +24,7 @@ from gradviz.graph.traversal import scopes_around
 
 
 class TrainingMode(Rule):
-    """A finished model computes targets while its dropout or batch normalization is in training mode.
+    """A finished model computes targets or features while its dropout or batch normalization is in training mode.
 
     What it finds
     -------------
@@ -32,7 +32,8 @@ class TrainingMode(Rule):
     mode, whose results go into the loss of another one; a model with dropout, or with batch normalization and results
     that are compared with data, that is evaluated in training mode; a function with dropout, such as
     ``scaled_dot_product_attention``, that is not told that its model is evaluated. A copy that follows a trained model
-    is left alone, and so are several calls with the same input: these average over dropout.
+    is left alone, and so are several calls with the same input, which average over dropout, and dropout in the frozen
+    layers of a model whose trained layers drop values, too.
 
     Why it matters
     --------------
@@ -84,7 +85,9 @@ class TrainingMode(Rule):
                 continue
             # A teacher may be a part of what trains: the outermost module that nothing trains.
             finished = next((scope for scope in reversed(around) if self._is_finished(case, row, scope)), None)
-            if finished is not None:
+            if finished is not None and finished != outermost and self._drops_like_the_rest(case, row, outermost):
+                told.add(case.dataflow.log.scopes[finished].path)
+            elif finished is not None:
                 path = case.dataflow.log.scopes[finished].path
                 told.add(path)
                 is_told = asks_for_the_mode(case, row, self._members(case, row, outermost))
@@ -188,6 +191,28 @@ class TrainingMode(Rule):
             return False  # an average of a trained model, made anew at each step
         return self._goes_into_a_loss(case, row)
 
+    def _drops_like_the_rest(self, case: Case, row: int, outermost: int) -> bool:
+        """Whether it is a dropout in frozen layers of a model, and the trained layers behind them drop values as well:
+        so do adapters in a frozen model, and training that begins at a later layer."""
+        calls = case.dataflow.log.calls
+        if word_of_layer(calls[row]) != "dropout" or not self._feeds_trained_layers(case, row):
+            return False
+        members = (calls[number] for number in self._members(case, row, outermost))
+        return any(
+            (is_training(call) is True and word_of_layer(call) == "dropout" or drops_attention(call))
+            and any(use.requires_grad for use in call.outputs)
+            for call in members
+        )
+
+    def _feeds_trained_layers(self, case: Case, row: int) -> bool:
+        """Whether trained layers read the result: then it is a feature of their model, and no target."""
+        flow, trained = case.dataflow, case.histories.trained
+        backward = next((each for each in case.histories.backward_calls if each > row), None)
+        if backward is None or not flow.log.calls[row].outputs:
+            return False
+        below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, backward)
+        return any(use.tensor in trained for each in below for use in flow.log.calls[each].inputs)
+
     def _is_repeated(self, case: Case, outermost: int, members: list[int], among: range | None = None) -> bool:
         """Whether the model gets the same input again, as averages over dropout do; perhaps only among some calls,
         of which those without gradients count."""
@@ -220,8 +245,9 @@ class TrainingMode(Rule):
         used = location_of_line(line_outside_modules(flow, row))
         switch = _line_that_trains_all(case, row) if is_part else None
         here = switch or _line_of_model(case, path, used) or used
+        made = "features" if self._feeds_trained_layers(case, row) else "targets"
         return self.finding(
-            f"{path or 'a model'} computes targets{at_line(used)} in training mode: its {words} works as in training, "
+            f"{path or 'a model'} computes {made}{at_line(used)} in training mode: its {words} works as in training, "
             "though nothing trains it any more",
             symptom="grad_wrong",
             why="train() of a model is also that of all its parts, the finished ones too"

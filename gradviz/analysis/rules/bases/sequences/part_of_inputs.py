@@ -132,8 +132,10 @@ def _windows(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[_Window, i
 
 def slice_of(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | None:
     """The part of one axis that a call takes by numbers."""
+    if len(call.inputs) != 1:
+        return None
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, result)
-    if len(call.inputs) > 1 or not given:
+    if not given:
         return None
     if name in _SPLITS or name == "unbind":
         return _of_several(flow, call, name, result)

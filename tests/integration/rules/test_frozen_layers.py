@@ -1,0 +1,69 @@
+"""Frozen layers of a model that trains, as adapters and new heads have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, findings
+
+PARTS = """
+class Adapted(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down, self.up = nn.Parameter(0.1 * torch.randn(8, 2)), nn.Parameter(torch.zeros(2, 8))
+    def forward(self, x):
+        return self.base(x) + x @ self.down @ self.up
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential({body}).requires_grad_(False)
+        {rest}
+def main():
+    net = Net()
+    optimizer = torch.optim.Adam([p for p in net.parameters() if p.requires_grad], lr=0.01)
+    for step in range(4):
+        net.train()
+        x = torch.randn(6, 7)
+        loss = F.cross_entropy(net(x), (x[:, 0] > 0).long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+main()
+"""
+ADAPTED = PARTS.format(
+    body="nn.Linear(7, 8), nn.LayerNorm(8), nn.Dropout(0.1)",
+    rest="self.a, self.drop, self.b = Adapted(nn.Linear(8, 8)), nn.Dropout(0.1), nn.Linear(8, 2)\n"
+    "    def forward(self, x):\n        return self.b(self.drop(self.a(self.body(x)).relu()))",
+)
+NEW_HEAD = PARTS.format(
+    body="nn.Linear(7, 8), nn.BatchNorm1d(8), nn.ReLU()",
+    rest="self.head = nn.Linear(8, 2)\n    def forward(self, x):\n        return self.head(self.body(x))",
+)
+LOADED = """
+from torch.utils.data import DataLoader, TensorDataset
+x = torch.randn(64, 12)
+model = nn.Linear(12, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for epoch in range(4):
+    for a, b in DataLoader(TensorDataset(x, x[:, :3].sum(1, keepdim=True)), batch_size=8, shuffle=True):
+        loss = F.mse_loss(model(a), b)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_dropout_in_frozen_layers_of_an_adapted_model_is_right(tmp_path: Path) -> None:
+    assert alarms(HEAD + ADAPTED, tmp_path) == []
+
+
+def test_statistics_of_a_frozen_body_are_told_by_the_name_that_it_had_in_a_function(tmp_path: Path) -> None:
+    (found,) = alarms(HEAD + NEW_HEAD, tmp_path)
+    assert found.cause == "training_mode"
+    assert found.message.startswith("net.body computes features")
+    assert "net.body.eval()" in (found.fix or "")
+
+
+def test_data_that_no_call_is_known_to_have_made_stops_no_rule(tmp_path: Path) -> None:
+    assert [each.message for each in findings(HEAD + LOADED, tmp_path)] == []
