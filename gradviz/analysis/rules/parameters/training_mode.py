@@ -199,7 +199,7 @@ class TrainingMode(Rule):
             return False
         members = (calls[number] for number in self._members(case, row, outermost))
         return any(
-            (is_training(call) is True and word_of_layer(call) == "dropout" or drops_attention(call))
+            ((is_training(call) is True and word_of_layer(call) == "dropout") or drops_attention(call))
             and any(use.requires_grad for use in call.outputs)
             for call in members
         )
