@@ -7,6 +7,7 @@ loop or line, are summed because their sum is meant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from statistics import median_low
 
@@ -30,7 +31,7 @@ _LOSSES = frozenset({
 _MIN_STEPS = 2
 
 
-class Undivided(Struct, frozen=True):
+class Accumulating(Struct, frozen=True):
     """A backward that runs several times for each step."""
 
     backward: int
@@ -38,10 +39,19 @@ class Undivided(Struct, frozen=True):
     step: int
     times: int
     """Calls for one step, as a rule."""
+    first: int = 0
+    """The first of its calls."""
 
 
-def undivided_accumulation(case: Case) -> Iterator[Undivided]:
+def undivided_accumulation(case: Case) -> Iterator[Accumulating]:
     """For each line that calls backward."""
+    for each in accumulating_lines(case):
+        if is_mean(case, each.backward) and not _is_changed(case, each.first, each.step):
+            yield each
+
+
+def accumulating_lines(case: Case) -> Iterator[Accumulating]:
+    """Each line that calls backward several times for each step, for one batch each or for pieces of one."""
     histories, calls = case.histories, case.dataflow.log.calls
     for last in histories.last_backward_of_each_line:
         site = calls[last].call_site
@@ -54,20 +64,24 @@ def undivided_accumulation(case: Case) -> Iterator[Undivided]:
         of_first = [row for row, end in zip(rows, ends, strict=True) if end == step]
         if not (steps_sometimes(case, last, step) or are_pieces(case.dataflow, of_first)):
             continue
-        if is_mean(case, last) and not _is_changed(case, rows[0], step):
-            yield Undivided(last, step, median_low(counts))
+        yield Accumulating(last, step, median_low(counts), rows[0])
 
 
 def steps_sometimes(case: Case, backward: int, step: int) -> bool:
-    """Whether the step is in a condition below the backward, in the same loop: then its line is indented more. Or a
-    function that is called below the backward decides."""
+    """Whether a condition decides about the step, in the loop that calls backward each time.
+
+    The line of the step is indented more than that of backward above it; or it is reached each time, and what it calls
+    decides, or a ``continue`` above it; or one line calls both, as ``trainer.fit(model)``.
+    """
     here, there = (_frames(case.dataflow, row) for row in (backward, step))
     shared = next((frame for frame in here if frame in there), None)
-    if shared is None or here[shared].line >= there[shared].line:
+    if shared is None or here[shared].line > there[shared].line:
         return False
+    if here[shared].line == there[shared].line:
+        return True
     own, other = _indentation(case, here[shared]), _indentation(case, there[shared])
-    is_in_function = next(iter(there)) != shared
-    return own is not None and other is not None and (other > own or (is_in_function and other == own))
+    is_loop = re.search(r"\bfor\b", case.source_line(here[shared]) or "") is not None
+    return own is not None and other is not None and (other > own or (other == own and not is_loop))
 
 
 def _frames(flow: Dataflow, row: int) -> dict[tuple[str, str], Location]:
@@ -124,12 +138,18 @@ def is_mean(case: Case, backward: int) -> bool:
         if name == "add":
             waiting += [(use.tensor, row) for use in call.live_inputs]
         elif name in _LOSSES:
-            found |= call.scalars.get("reduction", "mean") == "mean"
+            found |= is_mean_of_batch(call)
         elif name in _MEANS:
             found = True
         else:
             return False
     return found
+
+
+def is_mean_of_batch(call: Call) -> bool:
+    """Whether a call makes one number of a batch, as its mean."""
+    name = plain_name(call.function)
+    return name in _MEANS or (name in _LOSSES and call.scalars.get("reduction", "mean") == "mean")
 
 
 def _is_changed(case: Case, first: int, step: int) -> bool:

@@ -172,12 +172,22 @@ class Optimizers:
         self._hooks = []
 
     def find(self, optimizer: Any) -> KnownOptimizer:
-        """What is known about an optimizer, which is added if it is new."""
+        """What is known about an optimizer, which is added if it is new.
+
+        One that only passes on the groups of another, as ``AcceleratedOptimizer`` of accelerate does, is that other one.
+        """
         known = self._known.get(id(optimizer))
         if known is None or known.weak() is not optimizer:
-            known = self._known[id(optimizer)] = KnownOptimizer(weakref.ref(optimizer), type(optimizer).__name__)
-            self.all.append(known)
+            known = self._inside(optimizer)
+            if known is None:
+                known = self._known[id(optimizer)] = KnownOptimizer(weakref.ref(optimizer), type(optimizer).__name__)
+                self.all.append(known)
         return known
+
+    def _inside(self, optimizer: Any) -> KnownOptimizer | None:
+        groups = getattr(optimizer, "param_groups", None)
+        same = (known for known in self.all if getattr(known.weak(), "param_groups", None) is groups)
+        return next(same, None) if type(groups) is list else None
 
     def note_groups(self, known: KnownOptimizer) -> None:
         """Read which tensors it holds now."""

@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.gradients.accumulation import Undivided, undivided_accumulation
+from gradviz.analysis.gradients.accumulation import Accumulating, undivided_accumulation
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.sums_of_gradients import undivided_sums
 
@@ -59,7 +59,7 @@ class AccumulationUndivided(Rule):
         for each in (*undivided_accumulation(case), *undivided_sums(case)):
             yield self._finding(case, each)
 
-    def _finding(self, case: Case, found: Undivided) -> Finding:
+    def _finding(self, case: Case, found: Accumulating) -> Finding:
         flow = case.dataflow
         step = location_of_call(flow, found.step)
         leaves = sorted(case.histories.reached_by[found.backward] & case.histories.trained)

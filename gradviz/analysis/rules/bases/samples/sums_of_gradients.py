@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.gradients.accumulation import Undivided, are_pieces, is_mean, steps_sometimes
+from gradviz.analysis.gradients.accumulation import Accumulating, are_pieces, is_mean, steps_sometimes
 
 _ADDS = frozenset({"add", "stack", "sum", "clone", "detach", "to", "copy"})
 _EMPTY = frozenset({"zeros", "zeros_like", "zero", "empty_like", "new_zeros"})
@@ -20,7 +20,7 @@ _ASSIGNS = "torch.Tensor.grad.__set__"
 _MAX_CALLS = 500
 
 
-def undivided_sums(case: Case) -> Iterator[Undivided]:
+def undivided_sums(case: Case) -> Iterator[Accumulating]:
     """For each line that calls ``grad()`` for several batches of one step."""
     flow, calls = case.dataflow, case.dataflow.log.calls
     lines: dict[int | None, list[int]] = defaultdict(list)
@@ -38,7 +38,7 @@ def undivided_sums(case: Case) -> Iterator[Undivided]:
         is_split = are_pieces(flow, of_first) or steps_sometimes(case, last, step)
         is_plain = is_split and is_mean(case, last) and all(starts_from_ones(flow, row) for row in of_first)
         if is_plain and _is_only_added(flow, of_first, step):
-            yield Undivided(last, step, times)
+            yield Accumulating(last, step, times)
 
 
 _MIN_STEPS = 2

@@ -1,10 +1,12 @@
-"""Frozen layers of a model that trains, as adapters and new heads have them."""
+"""What libraries around torch do: adapters in a frozen model, new heads, loaders, and optimizers inside of others."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.rules.checked_scripts import HEAD, alarms, findings
+from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.rules import RULES
+from tests.integration.rules.checked_scripts import HEAD, alarms, findings, recorded
 
 PARTS = """
 class Adapted(nn.Module):
@@ -52,6 +54,34 @@ for epoch in range(4):
         loss.backward()
         optimizer.step()
 """
+WRAPPED = """
+class Passing(torch.optim.Optimizer):
+    def __init__(self, inner):
+        self.inner = inner
+    @property
+    def param_groups(self):
+        return self.inner.param_groups
+    @property
+    def state(self):
+        return self.inner.state
+    @property
+    def defaults(self):
+        return self.inner.defaults
+    def step(self, closure=None):
+        self.inner.step(closure)
+    def zero_grad(self, set_to_none=True):
+        self.inner.zero_grad(set_to_none)
+model = nn.Linear(4, 1)
+optimizer = Passing(torch.optim.SGD(model.parameters(), lr=0.1))
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+for step in range(5):
+    x = torch.randn(8, 4)
+    loss = (model(x)[:, 0] - x[:, 0]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+"""
 
 
 def test_dropout_in_frozen_layers_of_an_adapted_model_is_right(tmp_path: Path) -> None:
@@ -67,3 +97,9 @@ def test_statistics_of_a_frozen_body_are_told_by_the_name_that_it_had_in_a_funct
 
 def test_data_that_no_call_is_known_to_have_made_stops_no_rule(tmp_path: Path) -> None:
     assert [each.message for each in findings(HEAD + LOADED, tmp_path)] == []
+
+
+def test_an_optimizer_that_passes_on_the_groups_of_another_is_that_other_one(tmp_path: Path) -> None:
+    case = recorded(HEAD + WRAPPED, tmp_path)
+    assert check_case(case, RULES).findings == ()
+    assert [each.class_name for each in case.dataflow.log.optimizers] == ["SGD"]

@@ -1,0 +1,140 @@
+"""GV823."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isclose
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.gradients.accumulation import accumulating_lines, is_mean_of_batch
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class AccumulationDividedTwice(Rule):
+    """The loss of each of several batches is divided twice by their number, where their gradients are added up.
+
+    What it finds
+    -------------
+    A loop that calls ``backward()`` several times for each step, where the mean loss of a batch is divided by the number
+    of these calls, and then once more by the same number: by the program and by a library that does it as well, such as
+    ``accelerator.backward(loss)``, or the loss first, and its gradients after.
+
+    Why it matters
+    --------------
+    The gradient of a step should be the mean over its batches. Divided twice, it is as many times too small as there
+    are batches, as if the learning rate were as much smaller.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def backward(loss):
+        (loss / 4).backward()
+    for i in range(8):
+        loss = (model(torch.randn(5, 4)) - 1).square().mean() / 4
+        backward(loss)
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def backward(loss):
+        (loss / 4).backward()
+    for i in range(8):
+        loss = (model(torch.randn(5, 4)) - 1).square().mean()
+        backward(loss)
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+    """
+
+    code = "GV823"
+    name = "accumulation_divided_twice"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for line in accumulating_lines(case):
+            found = _divisions(case, line.backward, line.times)
+            later = _division_of_gradients(case, line.first, line.step, line.times)
+            if found is not None and len(found) + (later is not None) == _TWICE:
+                yield self._finding(case, line.backward, line.times, [*found, *(() if later is None else (later,))])
+
+    def _finding(self, case: Case, backward: int, times: int, divisions: list[int]) -> Finding:
+        flow = case.dataflow
+        # The program's own: a library that divides, too, would do so at the line that calls it.
+        first, second = (location_of_call(flow, row) for row in divisions)
+        leaves = sorted(case.histories.reached_by[backward] & case.histories.trained)
+        return self.finding(
+            f"the loss of each batch is divided by {times} twice, and {times} backward calls add up the gradients for "
+            "one step",
+            symptom="grad_wrong",
+            why=f"the step takes the mean gradient divided by {times}, as if the learning rate were as much smaller",
+            fix="divide once: leave out this division, or the other one",
+            location=first,
+            symptom_location=second if second != first else None,
+            tensors=names_of(flow, leaves),
+            evidence={"backward_calls": times},
+        )
+
+
+_TWICE = 2
+_MAX_CALLS = 8
+
+
+class _Scaling(Struct, frozen=True):
+    row: int
+    factor: float
+
+
+def _divisions(case: Case, backward: int, times: int) -> list[int] | None:
+    """The calls that divide the mean loss of a batch by that number, the first one first; None if other numbers change
+    it, or if it is no mean of one batch."""
+    flow, found = case.dataflow, list[int]()
+    tensor, before = flow.log.calls[backward].roots[0].tensor, backward
+    for _ in range(_MAX_CALLS):
+        row = flow.newest_producer(tensor, before)
+        if row is None:
+            return None
+        call = flow.log.calls[row]
+        divisor = _divisor(call)
+        if divisor is None:
+            return found[::-1] if is_mean_of_batch(call) else None
+        if isclose(divisor, times):
+            found.append(row)
+        elif not isclose(divisor, 1):
+            return None
+        tensor, before = call.inputs[0].tensor, row
+    return None
+
+
+def _division_of_gradients(case: Case, first: int, step: int, times: int) -> int | None:
+    """A call before the step that divides a gradient by that number."""
+    flow = case.dataflow
+    for row in range(first + 1, step):
+        call = flow.log.calls[row]
+        divisor = _divisor(call)
+        if divisor is not None and isclose(divisor, times) and _takes_a_gradient(case, call):
+            return row
+    return None
+
+
+def _takes_a_gradient(case: Case, call: Call) -> bool:
+    tensor = case.dataflow.log.tensors[call.inputs[0].tensor]
+    return tensor.gradient_of is not None and any(use.tensor == call.inputs[0].tensor for use in call.changed)
+
+
+def _divisor(call: Call) -> float | None:
+    """The number by which a call divides a tensor; None if it does something else."""
+    name, number = plain_name(call.function), call.scalars.get("1", call.scalars.get("other"))
+    if len(call.inputs) != 1 or type(number) not in (int, float) or not isinstance(number, int | float) or not number:
+        return None
+    return {"div": float(number), "mul": 1 / number}.get(name)
