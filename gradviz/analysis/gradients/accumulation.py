@@ -8,6 +8,7 @@ loop or line, are summed because their sum is meant.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from statistics import median_low
 
@@ -52,19 +53,35 @@ def undivided_accumulation(case: Case) -> Iterator[Accumulating]:
 
 def accumulating_lines(case: Case) -> Iterator[Accumulating]:
     """Each line that calls backward several times for each step, for one batch each or for pieces of one."""
-    histories, calls = case.histories, case.dataflow.log.calls
+    histories, flow = case.histories, case.dataflow
+    lines: dict[tuple[Location, ...], list[int]] = defaultdict(list)
+    for row in histories.reached_by:
+        if _is_outside(flow, row):
+            lines[tuple(_frames(flow, row).values())].append(row)
     for last in histories.last_backward_of_each_line:
-        site = calls[last].call_site
-        rows = [row for row in histories.reached_by if calls[row].call_site == site and calls[row].inside is None]
-        ends = [next((step for step in histories.steps if step > row), None) for row in rows]
+        # What the lines of the program that run are: a library may call backward at several places for one of them.
+        rows = lines.pop(tuple(_frames(flow, last).values()), [])
+        ends = [_step_of(case, row) for row in rows]
         counts = [ends.count(step) for step in dict.fromkeys(ends) if step is not None]
         if len(counts) < _MIN_STEPS or median_low(counts) < 2:
             continue
         step = next(end for end in ends if end is not None)
         of_first = [row for row, end in zip(rows, ends, strict=True) if end == step]
-        if not (steps_sometimes(case, last, step) or are_pieces(case.dataflow, of_first)):
-            continue
-        yield Accumulating(last, step, median_low(counts), rows[0])
+        if sum(flow.log.calls[row].inside is not None for row in of_first) > 1:
+            continue  # a step that asks for the gradient several times
+        if steps_sometimes(case, last, step) or are_pieces(flow, of_first):
+            yield Accumulating(last, step, median_low(counts), rows[0])
+
+
+def _is_outside(flow: Dataflow, row: int) -> bool:
+    """Whether the program calls backward itself, or in a function that it gives to ``step()``."""
+    around = flow.log.calls[row].inside
+    return around is None or flow.log.calls[around].kind == "step"
+
+
+def _step_of(case: Case, row: int) -> int | None:
+    around = case.dataflow.log.calls[row].inside
+    return around if around is not None else next((step for step in case.histories.steps if step > row), None)
 
 
 def steps_sometimes(case: Case, backward: int, step: int) -> bool:

@@ -174,7 +174,7 @@ class Optimizers:
     def find(self, optimizer: Any) -> KnownOptimizer:
         """What is known about an optimizer, which is added if it is new.
 
-        One that only passes on the groups of another, as ``AcceleratedOptimizer`` of accelerate does, is that other one.
+        One that only passes on the groups of another, as ``AcceleratedOptimizer`` of accelerate, is that other one.
         """
         known = self._known.get(id(optimizer))
         if known is None or known.weak() is not optimizer:

@@ -234,6 +234,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         (".clone()", (("noisy = x\n", "noisy = x.clone()\n"),)),
         ("x = x + y for x += y", (("noisy += 0.3", "noisy = noisy + 0.3"),)),
     ),
+    "GV761": (
+        ("leave out this division", (("mean() / 4\n", "mean()\n"),)),
+        ("or the other one", (("(loss / 4).backward()", "loss.backward()"),)),
+    ),
     "GV765": (("keepdim=True", (("mean(dim=1)", "mean(dim=1, keepdim=True)"),)),),
     "GV766": (("differentiate the sum", (("critic(x).mean()", "critic(x).sum()"),)),),
     "GV767": (("tau.view(1, -1, 1)", (("(tau - (e", "(tau.view(1, -1, 1) - (e"),)),),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.rules import RULES
-from tests.integration.rules.checked_scripts import HEAD, alarms, findings, recorded
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm, findings, recorded
 
 PARTS = """
 class Adapted(nn.Module):
@@ -54,6 +56,50 @@ for epoch in range(4):
         loss.backward()
         optimizer.step()
 """
+ACCUMULATED = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{made}
+for i in range(12):
+    x = torch.randn(8, 4)
+    loss = F.mse_loss(model(x)[:, 0], x[:, 0]){divided}
+    {backward}
+    {later}
+    {step}
+"""
+EVERY_THIRD = "if i % 3 == 2:\n        optimizer.step()\n        optimizer.zero_grad()"
+INSIDE = """
+class Library:
+    def backward(self, loss):
+        (loss / 3).backward()
+        self.count = getattr(self, "count", 0) + 1
+    def step(self):
+        if self.count % 3 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+library = Library()
+"""
+DIVIDED_TWICE = {
+    "before a function that divides": ("", " / 3  # HERE", "(loss * (1 / 3)).backward()", "", EVERY_THIRD),
+    "the gradients as well": (
+        "", " / 3  # HERE", "loss.backward()",
+        "if i % 3 == 2:\n        for p in model.parameters():\n            p.grad.div_(3)", EVERY_THIRD,
+    ),
+    "in functions that decide when to step": (INSIDE, " / 3  # HERE", "library.backward(loss)", "", "library.step()"),
+}  # fmt: skip
+DIVIDED_ONCE = {
+    "by the program": ("", "", "(loss / 3).backward()", "", EVERY_THIRD),
+    "by a function": (INSIDE, "", "library.backward(loss)", "", "library.step()"),
+    "the gradients": (
+        "", "", "loss.backward()",
+        "if i % 3 == 2:\n        for p in model.parameters():\n            p.grad.div_(3)", EVERY_THIRD,
+    ),
+    "a mean of three terms": (
+        "", "", "loss = (loss + loss.square() + model.weight.square().mean()) / 3\n    (loss / 3).backward()", "",
+        EVERY_THIRD,
+    ),
+    "a weight that is another number": ("", " * 0.5", "(loss / 3).backward()", "", EVERY_THIRD),
+}  # fmt: skip
 WRAPPED = """
 class Passing(torch.optim.Optimizer):
     def __init__(self, inner):
@@ -103,3 +149,17 @@ def test_an_optimizer_that_passes_on_the_groups_of_another_is_that_other_one(tmp
     case = recorded(HEAD + WRAPPED, tmp_path)
     assert check_case(case, RULES).findings == ()
     assert [each.class_name for each in case.dataflow.log.optimizers] == ["SGD"]
+
+
+def _accumulated(made: str, divided: str, backward: str, later: str, step: str) -> str:
+    return HEAD + ACCUMULATED.format(made=made, divided=divided, backward=backward, later=later, step=step)
+
+
+@pytest.mark.parametrize("case", DIVIDED_TWICE)
+def test_a_loss_that_is_divided_twice_by_the_number_of_batches_is_told(case: str, tmp_path: Path) -> None:
+    assert_first_alarm(_accumulated(*DIVIDED_TWICE[case]), "accumulation_divided_twice", tmp_path)
+
+
+@pytest.mark.parametrize("case", DIVIDED_ONCE)
+def test_a_loss_that_is_divided_once_is_left_alone(case: str, tmp_path: Path) -> None:
+    assert alarms(_accumulated(*DIVIDED_ONCE[case]), tmp_path) == []

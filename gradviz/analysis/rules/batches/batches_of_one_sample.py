@@ -84,8 +84,8 @@ class BatchesOfOneSample(Rule):
 
     def _finding(self, case: Case, found: dict[str, list[int]]) -> Finding:
         flow, first = case.dataflow, next(iter(found.values()))[0]
-        made = line_of_module(flow, flow.log.calls[first])
-        # Where the layers were made is not known if their classes make several: then the line that gives them a batch.
+        # One layer is soon replaced; for several, the line that gives them a batch.
+        made = line_of_module(flow, flow.log.calls[first]) if len(found) == 1 else None
         used = location_of_line(line_outside_classes(flow, first) if made is None else flow.line_of(first))
         location = used if made is None else case.location_of_site(made)
         names = " and ".join(list(found)[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")

@@ -1,4 +1,4 @@
-"""GV823."""
+"""GV761."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class AccumulationDividedTwice(Rule):
 
     What it finds
     -------------
-    A loop that calls ``backward()`` several times for each step, where the mean loss of a batch is divided by the number
-    of these calls, and then once more by the same number: by the program and by a library that does it as well, such as
-    ``accelerator.backward(loss)``, or the loss first, and its gradients after.
+    A loop that calls ``backward()`` several times for each step, where the mean loss of a batch is divided by the
+    number of these calls, and then once more by the same number: by the program and by a library that does it as well,
+    such as ``accelerator.backward(loss)``, or the loss first, and its gradients after.
 
     Why it matters
     --------------
@@ -57,7 +57,7 @@ class AccumulationDividedTwice(Rule):
             optimizer.zero_grad()
     """
 
-    code = "GV823"
+    code = "GV761"
     name = "accumulation_divided_twice"
     severity = "warning"
 
