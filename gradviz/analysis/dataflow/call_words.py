@@ -66,6 +66,12 @@ def at_line(site: CallSite | Location | None) -> str:
     return "" if site is None else f" at line {site.line}"
 
 
+def is_in_library(flow: Dataflow, row: int) -> bool:
+    """Whether the code that made a call is not the user's own: `location_of_call` is the line that led there."""
+    site = flow.log.calls[row].call_site
+    return site is not None and flow.log.call_sites[site].is_library
+
+
 def location_of_call(flow: Dataflow, row: int) -> Location | None:
     """The user's own line that made a call of the log."""
     return location_of_line(flow.line_of(row))

@@ -186,6 +186,7 @@ from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBat
 from gradviz.analysis.rules.sequences.softmax_over_all_groups import SoftmaxOverAllGroups
 from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOtherSamples
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
+from gradviz.analysis.rules.sequences.targets_shifted_twice import TargetsShiftedTwice
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
@@ -453,6 +454,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleNotAccumulated,
     StateOfOtherSamples,
     AccumulationDividedTwice,
+    TargetsShiftedTwice,
     SamplesMeetTimes,
     DerivativeOfMean,
     LevelsAlongTargets,

@@ -84,8 +84,9 @@ class CallLogNames:
                     made.name = path
         with measuring():
             for module in distinct_modules((*called, *(module for module, _ in names.modules.values()))):
-                self._name_all("parameter", own_parameters(module), modules.parameters)
-                self._name_all("buffer", own_buffers(module), modules.buffers)
+                is_held = id(module) in modules.held
+                self._name_all("parameter", own_parameters(module), modules.parameters, is_held=is_held)
+                self._name_all("buffer", own_buffers(module), modules.buffers, is_held=is_held)
                 self._note_hidden(module, modules)
                 self._note_oddities(module, modules)
             for tensor, _ in names.tensors.values():
@@ -95,12 +96,20 @@ class CallLogNames:
                     known.names.update(dict.fromkeys(modules.names_of(tensor)))
             self._note_what_other_threads_use()
 
-    def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
+    def _name_all(
+        self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]], *, is_held: bool
+    ) -> None:
+        """Name the tensors of a module, which a variable may lead to now. If none does, its name is that of a class,
+        which says less than any other."""
         for tensor in tensors.values():
             if tensor is not None and not torch.nn.parameter.is_lazy(tensor):
                 known = self._recorder.writer.uses.tensors.known(tensor)
                 known.role = role
-                known.names.update(dict.fromkeys(names.get(id(own_parameter(tensor)), ())))
+                own = dict.fromkeys(names.get(id(own_parameter(tensor)), ()))
+                if is_held:
+                    known.name_from_variable(own)
+                else:
+                    known.name_from_class(own)
 
     def _note_hidden(self, module: torch.nn.Module, modules: ModuleNames) -> None:
         path = modules.paths.get(id(module))

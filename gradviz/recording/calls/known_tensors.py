@@ -7,6 +7,7 @@ the tensor lives.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -61,6 +62,7 @@ class KnownTensor:
         "address",
         "alive_after",
         "before_steps",
+        "class_names",
         "end",
         "facts",
         "first_row",
@@ -100,6 +102,8 @@ class KnownTensor:
         self.from_numpy_of: KnownTensor | None = None
         self.values_of_version: int | None = -1
         self.names: dict[str, None] = {}
+        self.class_names: dict[str, None] | None = {}
+        """Those of the names that begin with the class of a module; None if a variable has led to it."""
         self.hidden_in: str | None = None
         """Path of the module that holds it where ``parameters()`` does not search."""
         self.is_used_elsewhere = False
@@ -122,8 +126,21 @@ class KnownTensor:
         for slot in KnownTensor.__slots__:
             setattr(made, slot, getattr(self, slot))
         made.address = made.weak = made.first_row = made.producer = None
-        made.storage, made.names = storage, {}
+        made.storage, made.names, made.class_names = storage, {}, {}
         return made
+
+    def name_from_class(self, names: Mapping[str, None]) -> None:
+        """No variable leads to the module that it is in, so far as is known: its names begin with a class."""
+        if self.class_names is not None:
+            self.class_names = {**self.class_names, **names}
+            self.names.update(names)
+
+    def name_from_variable(self, names: Mapping[str, None]) -> None:
+        """These names begin with a variable, which says more than a class."""
+        for name in self.class_names or ():
+            self.names.pop(name, None)
+        self.class_names = None
+        self.names.update(names)
 
 
 class KnownTensors:

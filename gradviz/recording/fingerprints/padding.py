@@ -8,6 +8,8 @@ import torch
 
 from gradviz.graph.call_log import Padding
 
+IGNORED = -100
+"""The class that ``cross_entropy()`` leaves out, unless it is told another one."""
 MIN_SIZE = 4
 """Rows or columns."""
 _MIN_LENGTHS = 3
@@ -29,7 +31,16 @@ def padding_of(ids: torch.Tensor) -> Padding | None:
     Padding(value=0, count=8, of=25, axis=0, is_at_end=False)
     >>> padding_of(ids.sort().values.flip(1)), padding_of(ids % 3)
     (None, None)
+
+    Columns in which nothing counts, because a language model has no target there, are left out.
+
+    >>> padding_of(torch.cat([ids[:, 1:], torch.full((5, 1), -100)], dim=1))
+    Padding(value=0, count=8, of=20, axis=1, is_at_end=True)
     """
+    counts = ids != IGNORED
+    ids = ids[counts.any(1)][:, counts.any(0)]
+    if not ids.numel():
+        return None
     for axis, is_at_end in _SIDES:
         lines = ids if axis else ids.t()
         found = _padding_at_end(lines if is_at_end else lines.flip(1))

@@ -238,6 +238,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("leave out this division", (("mean() / 4\n", "mean()\n"),)),
         ("or the other one", (("(loss / 4).backward()", "loss.backward()"),)),
     ),
+    "GV762": (
+        (
+            "give the tokens themselves as labels",
+            (("inputs, labels = tokens[:, :-1], tokens[:, 1:]", "inputs = labels = tokens"),),
+        ),
+        (
+            "leave out the shift in the loss",
+            (("logits[:, :-1].flatten(0, 1), labels[:, 1:]", "logits.flatten(0, 1), labels"),),
+        ),
+    ),
     "GV765": (("keepdim=True", (("mean(dim=1)", "mean(dim=1, keepdim=True)"),)),),
     "GV766": (("differentiate the sum", (("critic(x).mean()", "critic(x).sum()"),)),),
     "GV767": (("tau.view(1, -1, 1)", (("(tau - (e", "(tau.view(1, -1, 1) - (e"),)),),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.rules import RULES
 from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm, findings, recorded
 
@@ -100,6 +101,55 @@ DIVIDED_ONCE = {
     ),
     "a weight that is another number": ("", " * 0.5", "(loss / 3).backward()", "", EVERY_THIRD),
 }  # fmt: skip
+HELD_INSIDE = """
+class Trainer:
+    def fit(self):
+        self.net = nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        for step in range(4):
+            self.net(torch.randn(8, 4)).square().mean().backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+Trainer().fit()
+"""
+LANGUAGE_MODEL = """
+embed, mix, head = nn.Embedding(30, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 30)
+optimizer = torch.optim.Adam([*embed.parameters(), *mix.parameters(), *head.parameters()], lr=0.01)
+def loss_of(logits, labels):
+    labels = F.pad(labels, (0, 1), value=-100)[:, 1:]
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+for step in range(3):
+    tokens = torch.randint(0, 30, (6, 9))
+    {given}
+    {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+SHIFTED = (
+    "inputs, labels = tokens[:, :-1], tokens[:, 1:]  # HERE",
+    "loss = loss_of(head(mix(embed(inputs))[0]), labels)",
+)
+SHIFTED_ONCE = {
+    "in the loss": ("", "loss = loss_of(head(mix(embed(tokens))[0]), tokens)"),
+    "by the program": (SHIFTED[0], "loss = F.cross_entropy(head(mix(embed(inputs))[0]).mT, labels)"),
+    "a head for each of the next two tokens": (
+        SHIFTED[0],
+        "h = head(mix(embed(inputs))[0])\n    loss = loss_of(h, labels)\n"
+        "    loss = loss + F.cross_entropy(h.flatten(0, 1), labels.flatten())",
+    ),
+    "by two positions at once": (
+        "", "h = head(mix(embed(tokens[:, :-2]))[0])\n    loss = F.cross_entropy(h.mT, tokens[:, 2:])",
+    ),
+}  # fmt: skip
+PADDED = """
+def collate(texts):
+    ids = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.long)
+    for place, text in enumerate(texts):
+        ids[place, : len(text)] = text
+    return ids
+"""
+PADDED_LABELS = ("tokens = collate([torch.randint(1, 30, (int(n),)) for n in torch.randint(3, 10, (8,))])", "pad = 0")
 WRAPPED = """
 class Passing(torch.optim.Optimizer):
     def __init__(self, inner):
@@ -163,3 +213,27 @@ def test_a_loss_that_is_divided_twice_by_the_number_of_batches_is_told(case: str
 @pytest.mark.parametrize("case", DIVIDED_ONCE)
 def test_a_loss_that_is_divided_once_is_left_alone(case: str, tmp_path: Path) -> None:
     assert alarms(_accumulated(*DIVIDED_ONCE[case]), tmp_path) == []
+
+
+def test_labels_that_the_loss_shifts_once_more_are_told(tmp_path: Path) -> None:
+    script = HEAD + LANGUAGE_MODEL.format(given=SHIFTED[0], loss=SHIFTED[1])
+    assert_first_alarm(script, "targets_shifted_twice", tmp_path)
+
+
+@pytest.mark.parametrize("case", SHIFTED_ONCE)
+def test_labels_that_are_shifted_once_are_left_alone(case: str, tmp_path: Path) -> None:
+    given, loss = SHIFTED_ONCE[case]
+    assert alarms(HEAD + LANGUAGE_MODEL.format(given=given, loss=loss), tmp_path) == []
+
+
+def test_padding_beside_labels_that_do_not_count_is_told(tmp_path: Path) -> None:
+    loss = "loss = loss_of(head(mix(embed(tokens))[0]), {labels})"
+    script = HEAD + PADDED + LANGUAGE_MODEL.format(given="\n    ".join(PADDED_LABELS), loss=loss)
+    found = [each.cause for each in alarms(script.format(labels="tokens"), tmp_path)]
+    assert found == ["padding_in_loss"]
+    assert alarms(script.format(labels="tokens.masked_fill(tokens == pad, -100)"), tmp_path) == []
+
+
+def test_a_module_that_only_a_function_held_is_named_by_its_variable_and_not_by_its_class(tmp_path: Path) -> None:
+    log = recorded(HEAD + HELD_INSIDE, tmp_path).dataflow.log
+    assert {name_of(each) for each in log.tensors if each.role == "parameter"} == {"self.net.weight", "self.net.bias"}

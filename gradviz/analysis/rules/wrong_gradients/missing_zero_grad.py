@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, is_in_library, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.gradients.gradient_changes import clips_of_sums
@@ -111,13 +111,16 @@ class MissingZeroGrad(Rule):
             False: "the call that clears gradients there does not include them",
             True: "they are cleared, but not between these steps",
         }[reused.clears_them]
+        # A call that a library makes elsewhere cannot be moved.
+        is_fixed = reused.clear is None or is_in_library(histories.flow, reused.clear)
+        here = reused.backward if is_fixed or reused.clear is None else reused.clear
         steps = f"{reused.steps:,} steps of {histories.together(reused.tensors)}"
         return self.finding(
             f"{steps} use gradients of earlier steps again: {clears}",
             symptom="grad_wrong",
             why="backward() adds to .grad, so each step follows the sum of all gradients since they were cleared",
             fix=_remedy(histories, reused),
-            location=location_of_call(histories.flow, reused.clear if reused.clear is not None else reused.backward),
+            location=location_of_call(histories.flow, here),
             symptom_location=location_of_call(histories.flow, _step_around(histories, reused.step)),
             tensors=names_of(histories.flow, reused.tensors),
             evidence={"steps": reused.steps, "parameters": len(reused.tensors)},

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, is_in_library, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, is_reduced_as_a_whole
@@ -121,13 +121,16 @@ class PaddingInLoss(Rule):
         call = flow.log.calls[row]
         name, used = plain_name(call.function), location_of_call(flow, row)
         is_layer = call.scope is not None and flow.log.scopes[call.scope].class_name in _LAYERS
-        location = location_of_line(line_of_layer(flow, row)) if is_layer else used
+        labels = _line_of_labels(flow, row)
+        location = labels or (location_of_line(line_of_layer(flow, row)) if is_layer else used)
         return self.finding(
             f"{name}() counts the padding of its targets: {in_words(ids)}, and ignore_index is "
             f"{call.scalars.get('ignore_index', _IGNORED)}",
             symptom="grad_wrong",
             why="the model learns to predict the padding, and the positions that matter get less of the gradient",
-            fix=f"pass ignore_index={ids.value}",
+            fix=f"set the labels of the padding to {call.scalars.get('ignore_index', _IGNORED)}"
+            if labels is not None
+            else f"pass ignore_index={ids.value}",
             location=location,
             symptom_location=used if used != location else None,
             evidence={"padding": ids.value, "padded": ids.count, "positions": ids.of},
@@ -176,6 +179,12 @@ def _padding_of(case: Case, row: int, tensor: int) -> int | None:
         if plain_name(call.function) not in _SHAPE_ONLY:
             return None
     return None
+
+
+def _line_of_labels(flow: Dataflow, row: int) -> Location | None:
+    """Where a library computes the loss: the last line of the program that made its targets."""
+    makers = flow.makers(flow.log.calls[row].inputs[1].tensor, row, _MAX_SHAPING) if is_in_library(flow, row) else ()
+    return next((location_of_call(flow, maker) for maker, _ in makers if not is_in_library(flow, maker)), None)
 
 
 def _padding_value(call: Call) -> float:

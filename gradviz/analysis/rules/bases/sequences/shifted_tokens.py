@@ -23,7 +23,9 @@ class Part(Struct, frozen=True):
     source: tuple[object, ...]
     """The tensor, and what was picked from it by numbers and tensors."""
     moves: tuple[tuple[int, int], ...]
-    """By how much each call moved the start, with the length that was left."""
+    """By how much each call moved the start, with the length that was left; the last call first."""
+    rows: tuple[int, ...] = ()
+    """These calls."""
 
     @property
     def start(self) -> int:
@@ -34,6 +36,7 @@ def part_of(flow: Dataflow, tensor: int, row: int) -> Part:
     """Where tokens come from, as far as only slices, picks, shifts and changes of shape made them."""
     picks: list[object] = []
     moves: list[tuple[int, int]] = []
+    rows: list[int] = []
     for _ in range(_MAX_CALLS):
         made = flow.producers(tensor, row)
         if not made:
@@ -44,12 +47,14 @@ def part_of(flow: Dataflow, tensor: int, row: int) -> Part:
             step = _step(flow, made[-1], call, name)
             if step is None:
                 break
-            moves += [step.move] if step.move is not None else []
+            if step.move is not None:
+                moves.append(step.move)
+                rows.append(made[-1])
             picks += step.picks
             tensor, row = step.tensor, made[-1]
         else:
             tensor, row = call.inputs[0].tensor, made[-1]
-    return Part((tensor, *picks), tuple(moves))
+    return Part((tensor, *picks), tuple(moves), tuple(rows))
 
 
 _MAX_CALLS = 16
