@@ -150,6 +150,22 @@ def collate(texts):
     return ids
 """
 PADDED_LABELS = ("tokens = collate([torch.randint(1, 30, (int(n),)) for n in torch.randint(3, 10, (8,))])", "pad = 0")
+HOLD = """
+def hold(module):
+    if isinstance(module, nn.BatchNorm1d):
+        module.eval()
+"""
+FINE_TUNED = """{hold}
+net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    net.train()
+    {apply}
+    loss = net(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 WRAPPED = """
 class Passing(torch.optim.Optimizer):
     def __init__(self, inner):
@@ -237,3 +253,11 @@ def test_padding_beside_labels_that_do_not_count_is_told(tmp_path: Path) -> None
 def test_a_module_that_only_a_function_held_is_named_by_its_variable_and_not_by_its_class(tmp_path: Path) -> None:
     log = recorded(HEAD + HELD_INSIDE, tmp_path).dataflow.log
     assert {name_of(each) for each in log.tensors if each.role == "parameter"} == {"self.net.weight", "self.net.bias"}
+
+
+@pytest.mark.parametrize(("apply", "causes"), [("net.apply(hold)", []), ("net.eval()", ["evaluation_mode"])])
+def test_batch_normalizations_that_are_held_by_their_class_are_right(
+    apply: str, causes: list[str], tmp_path: Path
+) -> None:
+    script = HEAD + FINE_TUNED.format(apply=apply, hold="" if apply == "net.eval()" else HOLD)
+    assert [each.cause for each in alarms(script, tmp_path)] == causes

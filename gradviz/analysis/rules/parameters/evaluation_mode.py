@@ -20,7 +20,8 @@ class EvaluationMode(Rule):
     -------------
     Backward calls that go through ``dropout`` with ``training=False``, and steps that follow: ``eval()`` was called,
     and ``train()`` was not called again before training. Batch normalization alone is only reported where dropout is in
-    evaluation mode as well, or the model has none: people freeze its statistics on purpose.
+    evaluation mode as well, or the model has none: people freeze its statistics on purpose. Programs that switch their
+    batch normalizations alone, by their class, are left alone.
 
     Why it matters
     --------------
@@ -64,7 +65,7 @@ class EvaluationMode(Rule):
             modes = [(row, mode) for row in rows if (mode := is_training(flow.log.calls[row])) is not None]
             drops = [mode for row, mode in modes if OTHERWISE_IN_TRAINING[flow.log.calls[row].function] == "dropout"]
             asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row)]
-            if asleep and not any(drops):
+            if asleep and not any(drops) and not _holds_statistics(case, asleep):
                 yield self._finding(case, asleep, backward, is_meant=_is_of_adapters(case, rows, asleep))
                 return
 
@@ -105,6 +106,24 @@ def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
     return 2 * len(frozen) > len(given) and not was_evaluated
 
 
+def _holds_statistics(case: Case, asleep: list[int]) -> bool:
+    """Whether the program puts only its batch normalizations into evaluation mode, as fine-tuning often does: a line
+    beside ``eval()`` asks for their class."""
+    calls = case.dataflow.log.calls
+    if any(OTHERWISE_IN_TRAINING[calls[row].function] == "dropout" for row in asleep):
+        return False
+    return any(
+        _SWITCH.search(text) and any(_CLASS.search(lines.get(number - above, "")) for above in range(_LINES_ABOVE))
+        for lines in case.capture.sources.values()
+        for number, text in lines.items()
+    )
+
+
+_SWITCH = re.compile(r"\.(eval\(\)|train\((mode=)?False\))")
+_CLASS = re.compile(r"isinstance\(.*(Batch|batch|_)Norm")
+_LINES_ABOVE = 3
+
+
 def _graph(case: Case, root: int, backward: int) -> tuple[int, ...]:
     return case.dataflow.ancestors(root, backward, case.dataflow.step_before(backward))
 
@@ -128,5 +147,5 @@ def _is_frozen(case: Case, call: Call) -> bool:
 def _line_of_switch(case: Case, forward: Location | None) -> Location | None:
     """The only line of the program that calls ``eval()``; None if there are several, or it is unknown."""
     sources = case.capture.sources.get(forward.file, {}) if forward is not None else {}
-    lines = [number for number, text in sources.items() if re.search(r"\.(eval\(\)|train\((mode=)?False\))", text)]
+    lines = [number for number, text in sources.items() if _SWITCH.search(text)]
     return Location(forward.file, lines[0]) if forward is not None and len(lines) == 1 else None
