@@ -52,6 +52,10 @@ HEALTHY = (
     CLEAN.format(before="noise = torch.randn(99, 6)", batch="data", loss="F.mse_loss(net(x + 0.1 * noise), x)"),
     # Weights of samples, drawn for a full batch.
     CLEAN.format(before="gain = torch.randn(99, 6)", batch="data", loss="-(net(x).log_softmax(1) * gain).mean()"),
+    # The data are random numbers, all of them in each batch, and the noise is new: its scale is one for each sample.
+    CLEAN.format(before="all_of_it = torch.randn(16, 6)", batch="all_of_it",
+                 loss="F.mse_loss(net((1 - (t := torch.rand(16, 1))).sqrt() * x"
+                      " + t.sqrt() * (noise := torch.randn(16, 6))), noise)"),
     # Noise for pictures that are only shown.
     CLEAN.format(before="fixed = torch.randn(16, 6)", batch=NEW,
                  loss="F.mse_loss(net(x), x)\n    with torch.no_grad():\n        print(net(fixed + x).mean())"),

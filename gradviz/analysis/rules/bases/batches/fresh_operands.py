@@ -38,13 +38,22 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
 
 
 def _is_drawn(case: Case, tensor: int, row: int) -> bool:
-    """Whether a tensor has drawn numbers, perhaps times a factor."""
-    for _, call in case.dataflow.makers(tensor, row, _MAX_ARITHMETIC):
+    """Whether a tensor has drawn numbers, perhaps times a factor: a number, or one for each sample."""
+    flow, after = case.dataflow, row
+    for _ in range(_MAX_ARITHMETIC):
+        made = flow.producers(tensor, after)
+        if not made:
+            return False
+        after = made[-1]
+        call = flow.log.calls[after]
         name = plain_name(call.function)
         if name in DRAWS:
             return True
-        if name not in _PASSED or len(call.inputs) != 1:
+        size = prod(shape_of(flow, tensor))
+        whole = [use.tensor for use in call.inputs if prod(shape_of(flow, use.tensor)) == size]
+        if name not in _PASSED or len(whole) != 1 or (len(call.inputs) > 1 and name not in ("mul", "div")):
             return False
+        tensor = whole[0]
     return False
 
 
