@@ -125,6 +125,7 @@ from gradviz.analysis.rules.optimizers.steps_too_large import StepsTooLarge
 from gradviz.analysis.rules.optimizers.steps_up_gradient import StepsUpGradient
 from gradviz.analysis.rules.optimizers.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.optimizers.wrong_optimizer import WrongOptimizer
+from gradviz.analysis.rules.optimizers.wrong_second_moment import WrongSecondMoment
 from gradviz.analysis.rules.parameters.attribute_without_effect import AttributeWithoutEffect
 from gradviz.analysis.rules.parameters.average_wrong_way import AverageWrongWay
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
@@ -463,6 +464,7 @@ RULES: tuple[type[Rule], ...] = (
     OrderAsRank,
     FlattenedOtherwise,
     CountedByParameter,
+    WrongSecondMoment,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,

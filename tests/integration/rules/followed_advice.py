@@ -248,6 +248,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV777": (
+        (
+            "v.mul_(beta).addcmul_(g, g, value=1 - beta)",
+            (
+                (".add_(p.grad, alpha=0.01)", ".addcmul_(p.grad, p.grad, value=0.01)"),
+                ("v[p].abs().sqrt()", "v[p].sqrt()"),
+            ),
+        ),
+    ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV787": (("step += 1 after each step", (("    optimizer.step()", "    optimizer.step()\n    step += 1"),)),),
     "GV788": (

@@ -12,7 +12,7 @@ from gradviz.analysis.cuts.dead_terms import live_terms
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.moving_averages import Update, wrong_factors, parameter_of
+from gradviz.analysis.parameters.moving_averages import Update, parameter_of, wrong_factors
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.rule import Rule
 
@@ -112,14 +112,13 @@ class AverageWrongWay(Rule):
 
     def _unequal(self, case: Case, location: Location | None, updates: list[Update]) -> Finding:
         first, together = updates[0], case.histories.together
-        whole = first.kept + first.taken
+        whole, ends_at = first.kept + first.taken, first.taken / (1 - first.kept)
         targets = together(each.target for each in updates)
         return self.finding(
             f"each update makes {targets} of {first.kept:.3g} times the average and {first.taken:.3g} times "
             f"{together(each.source for each in updates)}: the two factors add up to {whole:.3g}, not to 1",
             symptom="grad_wrong",
-            why=f"such an average does not come near the trained values: it ends at {first.taken / (1 - first.kept):.3g} "
-            "times them",
+            why=f"such an average does not come near the trained values: it ends at {ends_at:.3g} times them",
             fix="let the factors add up to 1: decay times the average, 1 - decay times the trained values"
             f"{at_line(location)}",
             location=location,
