@@ -166,6 +166,7 @@ from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeve
 from gradviz.analysis.rules.reinforcement.target_of_normalized import TargetOfNormalized
 from gradviz.analysis.rules.schedules.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.schedules.rate_multiplied_twice import RateMultipliedTwice
+from gradviz.analysis.rules.schedules.rate_of_loaded_state import RateOfLoadedState
 from gradviz.analysis.rules.schedules.rate_set_elsewhere import RateSetElsewhere
 from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
@@ -465,6 +466,7 @@ RULES: tuple[type[Rule], ...] = (
     FlattenedOtherwise,
     CountedByParameter,
     WrongSecondMoment,
+    RateOfLoadedState,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,

@@ -257,6 +257,17 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV779": (
+        (
+            "set the rate after the loading",
+            (
+                (
+                    "first.state_dict())",
+                    'first.state_dict())\nfor group in second.param_groups:\n    group["lr"] = 0.0001',
+                ),
+            ),
+        ),
+    ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV787": (("step += 1 after each step", (("    optimizer.step()", "    optimizer.step()\n    step += 1"),)),),
     "GV788": (

@@ -108,7 +108,8 @@ class WrongSecondMoment(Rule):
         return self.finding(
             f"the steps of {_together(case, steps)} are divided by an average of squared gradients, without its root",
             symptom="grad_wrong",
-            why="a gradient over its square is the larger the smaller the gradient is: steps grow where they should end",
+            why="a gradient over its square is the larger the smaller the gradient is: steps grow where they should "
+            "end",
             fix="divide by v.sqrt() + eps",
             location=location,
             tensors=names_of(case.dataflow, _leaves_of(steps)),
