@@ -49,13 +49,9 @@ def wrong_factors(histories: ParameterHistories, sums: WeightedParameters) -> tu
     Copies keep nothing, and are left out; so are averages that are updated only now and then, and those whose factors
     change, as at the beginning of a warm-up. A sum that takes all of the trained values may be divided later.
     """
-    updates: dict[tuple[int | None, int], list[Update]] = defaultdict(list)
-    for update in _updates(histories, sums):
-        site = histories.log.calls[update.row].call_site
-        updates[(site, update.source) if update.is_new else (None, update.target)].append(update)
     swapped: list[Update] = []
     unequal: list[Update] = []
-    for each in updates.values():
+    for each in updates_of_averages(histories, sums):
         kept, whole = each[0].kept, each[0].kept + each[0].taken
         if len(each) < _MIN_UPDATES or not _is_constant(each) or not _is_updated_often(histories, each):
             continue
@@ -64,6 +60,15 @@ def wrong_factors(histories: ParameterHistories, sums: WeightedParameters) -> tu
         elif 0 < kept < 1 and 0 < each[0].taken < 1 and abs(whole - 1) > _UNEQUAL:
             unequal.append(each[-1])
     return swapped, unequal
+
+
+def updates_of_averages(histories: ParameterHistories, sums: WeightedParameters) -> list[list[Update]]:
+    """The updates of each average, in order."""
+    updates: dict[tuple[int | None, int], list[Update]] = defaultdict(list)
+    for update in _updates(histories, sums):
+        site = histories.log.calls[update.row].call_site
+        updates[(site, update.source) if update.is_new else (None, update.target)].append(update)
+    return list(updates.values())
 
 
 def _is_constant(updates: list[Update]) -> bool:

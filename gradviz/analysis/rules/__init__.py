@@ -107,6 +107,7 @@ from gradviz.analysis.rules.objectives.reversed_twice import ReversedTwice
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
+from gradviz.analysis.rules.optimizers.average_never_read import AverageNeverRead
 from gradviz.analysis.rules.optimizers.counted_by_parameter import CountedByParameter
 from gradviz.analysis.rules.optimizers.counter_never_advances import CounterNeverAdvances
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
@@ -466,6 +467,7 @@ RULES: tuple[type[Rule], ...] = (
     FlattenedOtherwise,
     CountedByParameter,
     WrongSecondMoment,
+    AverageNeverRead,
     RateOfLoadedState,
     ShareLostOnGrid,
     ReversedForAll,

@@ -257,6 +257,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV778": (("p.copy_(slow)", (("alpha=0.5)", "alpha=0.5)\n                p.copy_(s)"),)),),
     "GV779": (
         (
             "set the rate after the loading",

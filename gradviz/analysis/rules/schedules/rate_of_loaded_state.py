@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import last_name
 from gradviz.graph.call_log import LoggedOptimizer
 
 
@@ -115,7 +115,8 @@ def _line_that_loads(case: Case, number: int, optimizer: LoggedOptimizer) -> Loc
     for file, tree in own_files(case):
         if made is not None and made.file == file:
             names |= {last_name(target) for target, value in tree.assignments if _is_at(value, made.line)}
-        found += [Location(file, node.lineno) for node in tree.nodes if _loads_into(node, names)]
+        calls = (node for node in tree.nodes if isinstance(node, ast.Call))
+        found += [Location(file, node.lineno) for node in calls if _loads_into(node, names)]
     behind = [each for each in found if made is None or each.file != made.file or each.line > made.line]
     return min(behind or found, key=lambda each: each.line, default=None)
 
@@ -124,7 +125,10 @@ def _is_at(value: ast.expr, line: int) -> bool:
     return value.lineno <= line <= (value.end_lineno or value.lineno)
 
 
-def _loads_into(node: ast.AST, names: set[str]) -> bool:
-    if called_name(node) != "load_state_dict" or not isinstance(node, ast.Call):
-        return False
-    return isinstance(node.func, ast.Attribute) and last_name(node.func.value) in names
+def _loads_into(call: ast.Call, names: set[str]) -> bool:
+    function = call.func
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr == "load_state_dict"
+        and last_name(function.value) in names
+    )
