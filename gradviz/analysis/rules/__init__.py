@@ -114,6 +114,7 @@ from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongG
 from gradviz.analysis.rules.optimizers.frozen_still_moves import FrozenStillMoves
 from gradviz.analysis.rules.optimizers.iterator_used_up import IteratorUsedUp
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
+from gradviz.analysis.rules.optimizers.names_match_nothing import NamesMatchNothing
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.one_clip_for_all_samples import OneClipForAllSamples
@@ -435,6 +436,7 @@ RULES: tuple[type[Rule], ...] = (
     StateStaysZero,
     PrunedGrowsBack,
     NotMovedBack,
+    NamesMatchNothing,
     StepsUpGradient,
     RateSetElsewhere,
     OrderAppliedTwice,

@@ -248,6 +248,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV741": (
+        (
+            "p.ndim <= 1",
+            (
+                ("if not any(each in n for each in no_decay)", "if p.ndim > 1"),
+                ("if any(each in n for each in no_decay)", "if p.ndim <= 1"),
+                ('no_decay = ["bias", "LayerNorm.weight"]\n', ""),
+            ),
+        ),
+    ),
     "GV777": (
         (
             "v.mul_(beta).addcmul_(g, g, value=1 - beta)",

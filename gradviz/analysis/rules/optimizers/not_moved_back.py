@@ -146,7 +146,7 @@ def _changes(case: Case, tensor: int, backwards: list[int], step: int) -> list[i
 
 
 def _way_off(case: Case, tensor: int, backwards: list[int], step: int) -> tuple[int, int] | None:
-    """The move up the gradient and the way back, if nothing else changes the values, and they are not those of before."""
+    """The move up the gradient and the way back, if nothing else changes the values, which are not those of before."""
     flow, rows = case.dataflow, _changes(case, tensor, backwards, step)
     if len(rows) != _TWO or not rows[0] < backwards[-1] < rows[1] or flow.log.calls[step].kind != "step":
         return None
