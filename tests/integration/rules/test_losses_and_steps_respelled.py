@@ -176,6 +176,15 @@ TOLD = {
             "for k, p in enumerate(params):\n            p.sub_(speed[k].mul_(0.9).add_(p.grad), alpha=0.01)",
         ),
     ),
+    "momentum in a dict that is emptied": (
+        "optimizer_made_anew",
+        BY_HAND.format(
+            "",
+            "for k, p in enumerate(params):\n            state = {}  # HERE\n            if 'speed' not in state:\n"
+            "                state['speed'] = torch.zeros_like(p)\n"
+            "            state['speed'].mul_(0.9).add_(p.grad)\n            p.sub_(state['speed'], alpha=0.01)",
+        ),
+    ),
     "fields of a named tuple": (
         "arguments_in_other_order",
         ENCODER.format(CLASS, "loc=self.loc(x), scale=self.scale(x)", "loc, scale = encoder(x)  # HERE"),
