@@ -89,6 +89,18 @@ FAULTY = {
             below = (b.sqrt() / math.sqrt(1 - one**t)).add_(eps)  # HERE
             p.addcdiv_(a, below, value=-lr / (1 - one**t))
 """,
+    "factors that are not 1 together": LOOP
+    + """
+            m[i].mul_(one).add_(g, alpha=1 - one)
+            v[i].mul_(two).addcmul_(g, g, value=1 - one)  # HERE
+            p.addcdiv_(m[i] / (1 - one**t), (v[i] / (1 - two**t)).sqrt().add_(eps), value=-lr)
+""",
+    "the whole gradient": LOOP
+    + """
+            m[i].mul_(one).add_(g)  # HERE
+            v[i] = two * v[i] + (1 - two) * (g * g)
+            p -= lr * (m[i] / (1 - one**t)) / ((v[i] / (1 - two**t)).sqrt() + eps)
+""",
 }
 HEALTHY = {
     "Adam": LOOP

@@ -52,6 +52,43 @@ HEALTHY = {
     "the mean of some steps": SLOW + EACH + "s.add_((p - s) / (step // 3 + 1))",
 }  # fmt: skip
 
+MOMENTUM = (
+    HEAD
+    + """
+model, x, y = nn.Linear(4, 2), torch.randn(64, 4), torch.randn(64, 2)
+params = list(model.parameters())
+speeds = [torch.zeros_like(p) for p in params]
+for step in range(5):
+    grads = list(torch.autograd.grad(F.mse_loss(model(x), y), params))
+    with torch.no_grad():
+        {}
+"""
+)
+ALL = "for p, g, v in zip(params, grads, speeds):\n            "
+LEFT = {
+    "in place": ALL + "v.mul_(0.9).add_(g)\n            p.sub_(g, alpha=0.1)  # HERE",
+    "with lerp": ALL + "v.lerp_(g, 0.1)\n            p -= 0.1 * g  # HERE",
+    "of lists": "torch._foreach_mul_(speeds, 0.9)\n        torch._foreach_add_(speeds, grads)\n"
+    "        torch._foreach_sub_(params, grads, alpha=0.1)  # HERE",
+}
+USED = {
+    "in place": ALL + "v.mul_(0.9).add_(g)\n            p.sub_(v, alpha=0.1)",
+    "that is looked ahead": ALL + "v.mul_(0.9).add_(g)\n            p.sub_(g + 0.9 * v, alpha=0.1)",
+    "of lists": "torch._foreach_lerp_(speeds, grads, 0.1)\n        torch._foreach_sub_(params, speeds, alpha=0.1)",
+    "that is printed": ALL + "v.lerp_(g, 0.1)\n            p -= 0.1 * g\n            print(v.norm())",
+    "a sum of all": ALL + "v.add_(g)\n            p -= 0.1 * g",
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_momentum_that_no_step_uses_is_told(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(MOMENTUM.format(LEFT[name]), "average_never_read", tmp_path)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_averages_of_gradients_that_are_used_are_left_alone(name: str, tmp_path: Path) -> None:
+    assert not alarms(MOMENTUM.format(USED[name]), tmp_path)
+
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_an_average_that_nothing_reads_is_told(name: str, tmp_path: Path) -> None:

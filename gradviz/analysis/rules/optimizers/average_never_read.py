@@ -16,6 +16,7 @@ from gradviz.analysis.parameters.moving_averages import Update, updates_of_avera
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.unread_states import is_never_read, unread_states
 
 
 class AverageNeverRead(Rule):
@@ -25,7 +26,8 @@ class AverageNeverRead(Rule):
     -------------
     Slow weights, as of a lookahead: copies that move a large part of the way to the trained parameters after some
     steps each, always the same part, and that nothing reads. Also averages of trained parameters that nothing reads
-    until the parameters are copied onto them: the copy goes the wrong way. Programs that save something are left alone.
+    until the parameters are copied onto them: the copy goes the wrong way; and momentum that a program computes itself
+    at each step, and that nothing reads. Programs that save something are left alone.
 
     Why it matters
     --------------
@@ -68,7 +70,7 @@ class AverageNeverRead(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories, flow = case.histories, case.dataflow
-        if not histories.steps or _saves(case):
+        if not histories.backward_calls or _saves(case):
             return
         sums = WeightedParameters(flow)
         slow: dict[Location | None, list[Update]] = defaultdict(list)
@@ -76,15 +78,36 @@ class AverageNeverRead(Rule):
         for updates in updates_of_averages(histories, sums):
             copied = _copied_over(flow, sums, updates)
             is_slow = _are_slow(histories, updates) and copied is None
-            if (copied is not None or is_slow) and _is_never_read(flow, updates[-1].target, updates[0].row):
+            if (copied is not None or is_slow) and is_never_read(flow, updates[-1].target, updates[0].row):
                 if copied is None:
                     slow[location_of_call(flow, updates[-1].row)].append(updates[-1])
                 else:
                     overwritten[location_of_call(flow, copied)].append((updates[-1], copied))
         for location, found in slow.items():
             yield self._slow(case, location, found)
+        yield from self._momentum(case)
         for location, pairs in overwritten.items():
             yield self._overwritten(case, location, [update for update, _ in pairs])
+
+    def _momentum(self, case: Case) -> Iterator[Finding]:
+        """Averages of gradients that no step uses: one for each line that updates them, if it is so of all of these."""
+        flow = case.dataflow
+        lines: dict[Location | None, dict[int, int]] = defaultdict(dict)
+        for state in unread_states(case):
+            lines[location_of_call(flow, state.changed)][state.leaf] = state.updated
+        for moved, states in lines.items():
+            updated = location_of_call(flow, max(states.values()))
+            yield self.finding(
+                f"the averages of gradients of {case.histories.together(sorted(states))}{at_line(updated)} are "
+                "computed at each step, and no step uses them",
+                symptom="grad_wrong",
+                why="the parameters are changed by the newest gradient alone: there is no momentum",
+                fix="change the parameters by the average: p.sub_(average, alpha=rate)",
+                location=moved,
+                symptom_location=updated if updated != moved else None,
+                tensors=names_of(flow, sorted(states)),
+                evidence={"parameters": len(states)},
+            )
 
     def _slow(self, case: Case, location: Location | None, updates: list[Update]) -> Finding:
         sources = sorted({each.source for each in updates})
@@ -121,8 +144,6 @@ _MIN_OVERWRITTEN = 3
 _LEAST_TAKEN = 0.2
 _MOST_TAKEN = 0.95
 _EXACT = 1e-5
-_MAX_VIEWS = 200
-_MAX_FOLLOWED = 12
 _SAVES = re.compile(r"\b(save\w*|dump\w*|checkpoint\w*|export\w*)\s*\(")
 
 
@@ -157,30 +178,3 @@ def _copied_over(flow: Dataflow, sums: WeightedParameters, updates: list[Update]
     found = sums.sum_of(last.target, changes[-1] + 1, changes[-1] - 1)
     is_copy = found is not None and found.keys() == {last.source} and abs(found[last.source] - 1) < _EXACT
     return changes[-1] if is_copy else None
-
-
-def _is_never_read(flow: Dataflow, average: int, since: int) -> bool:
-    """Whether all calls that take an average only compute its next value."""
-    shared = flow.sharing_memory(average)
-    if len(shared) > _MAX_VIEWS:
-        return False
-    own = {row for tensor in shared for row in flow.users(tensor, since)}
-    return all(_only_updates(flow, row, average) for row in own)
-
-
-def _only_updates(flow: Dataflow, row: int, average: int) -> bool:
-    waiting, seen, memory = [row], set[int](), flow.memory_of(average)
-    while waiting and len(seen) < _MAX_FOLLOWED:
-        row = waiting.pop()
-        seen.add(row)
-        call = flow.log.calls[row]
-        if call.kind != "operation":
-            return False
-        is_assigned = call.function == "torch.Tensor.data.__set__" and call.inputs[0].tensor == average
-        if is_assigned or any(flow.memory_of(use.tensor) == memory for use in call.changed):
-            continue
-        users = [user for use in call.outputs for user in flow.users(use.tensor, row)]
-        if not users:
-            return False
-        waiting += [each for each in users if each not in seen]
-    return not waiting

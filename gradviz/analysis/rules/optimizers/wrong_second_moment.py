@@ -11,7 +11,8 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.adaptive_steps import AdaptiveStep, Moment, adaptive_steps
+from gradviz.analysis.rules.bases.formulas.adaptive_steps import AdaptiveStep, adaptive_steps
+from gradviz.analysis.rules.bases.formulas.moments import Moment
 
 
 class WrongSecondMoment(Rule):
@@ -22,8 +23,8 @@ class WrongSecondMoment(Rule):
     Steps that a program makes itself, as Adam or RMSprop does, where the gradient or a running average of it is divided
     by another average: one to which the gradient is added and not its square; one of squares of which no root is taken,
     where nothing but a number below a millionth keeps it from zero; and averages that are divided by
-    ``1 - beta ** t`` of another factor than their own. Bounded quotients, as those of second-order methods, are left
-    alone.
+    ``1 - beta ** t`` of another factor than their own, or whose two factors are not 1 together. Bounded quotients, as
+    those of second-order methods, are left alone.
 
     Why it matters
     --------------
@@ -70,6 +71,7 @@ class WrongSecondMoment(Rule):
         unsquared: dict[Location | None, list[AdaptiveStep]] = defaultdict(list)
         without_root: dict[Location | None, list[AdaptiveStep]] = defaultdict(list)
         corrected: dict[Location | None, list[tuple[Moment, float]]] = defaultdict(list)
+        unequal: dict[Location | None, list[Moment]] = defaultdict(list)
         for steps in by_leaf.values():
             last = steps[-1]
             if len(steps) < _MIN_STEPS:
@@ -80,14 +82,35 @@ class WrongSecondMoment(Rule):
                 without_root[location_of_call(case.dataflow, last.row)].append(last)
             for moments in ([each.above for each in steps], [each.below for each in steps]):
                 factor, divided = _factor_of_corrections(moments), moments[-1].corrected
-                if factor is not None and divided is not None and abs(factor - moments[-1].kept) > _EXACT:
+                if factor is None or divided is None:
+                    continue
+                if abs(factor - moments[-1].kept) > _EXACT:
                     corrected[location_of_call(case.dataflow, divided)].append((moments[-1], factor))
+                elif all(_is_no_average(each) for each in moments):
+                    unequal[location_of_call(case.dataflow, moments[-1].updated)].append(moments[-1])
         for location, found in unsquared.items():
             yield self._unsquared(case, location, found)
         for location, found in without_root.items():
             yield self._without_root(case, location, found)
         for location, moments_of_line in corrected.items():
             yield self._corrected(case, location, moments_of_line)
+        for location, sums in unequal.items():
+            yield self._unequal(case, location, sums)
+
+    def _unequal(self, case: Case, location: Location | None, moments: list[Moment]) -> Finding:
+        kept, taken = moments[-1].kept, moments[-1].taken or 0.0
+        leaves = sorted({each.leaf for each in moments})
+        return self.finding(
+            f"the averages of {case.histories.together(leaves)} keep {kept:.6g} of themselves at each step and take "
+            f"{taken:.6g} of {'the squared gradient' if moments[-1].is_square else 'the gradient'}: the two are not 1 "
+            "together",
+            symptom="grad_wrong",
+            why="1 - beta ** t corrects an average that takes 1 - beta of each new value; this sum has another size",
+            fix=f"take {1 - kept:.6g} of the new value",
+            location=location,
+            tensors=names_of(case.dataflow, leaves),
+            evidence={"kept": kept, "taken": taken},
+        )
 
     def _unsquared(self, case: Case, location: Location | None, steps: list[AdaptiveStep]) -> Finding:
         divided = location_of_call(case.dataflow, steps[-1].row)
@@ -161,6 +184,10 @@ def _factor_of_corrections(moments: list[Moment]) -> float | None:
     is_of_it = all(abs(one - other) < _EXACT * other for one, other in pairs)
     is_rising = all(one <= other for one, other in pairwise(corrections))
     return factor if is_of_it and is_rising else None
+
+
+def _is_no_average(moment: Moment) -> bool:
+    return moment.taken is not None and abs(moment.kept + moment.taken - 1) > _EXACT
 
 
 def _leaves_of(steps: list[AdaptiveStep]) -> list[int]:

@@ -1,14 +1,9 @@
-"""Steps by hand that divide by a running average, as Adam does: of what it is an average, and what is made of it.
-
-What was computed since the last backward is followed upwards; what is older than that is the average as it was before.
-"""
+"""Steps by hand that divide by a running average, as Adam does, with what is divided by what."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from math import prod
-from typing import Any
 
 from msgspec import Struct
 
@@ -16,39 +11,13 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.parameters.weighted_parameters import number_given, parts_of
-from gradviz.analysis.rules.bases.formulas.products import is_square
+from gradviz.analysis.rules.bases.formulas.moments import Moment, is_turned, leaves_of_gradients, moment_of
 from gradviz.graph.call_log import Call
 
 _BOTH = 2
-_MAX_CALLS = 24
 _MAX_USES = 24
 _MAX_STEPS = 4_000
-_HALF = 0.5
-_BOUNDS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "maximum", "minimum", "max", "min"})
-_KEEP = frozenset({"abs", "detach", "clone", "data", "to", "copy", "view", "reshape"})
 _ONWARD = frozenset({"mul", "neg", "add", "sub", "to", "detach", "view", "reshape", "data", "clone"})
-
-
-class Moment(Struct, frozen=True):
-    """What a tensor is made of: the average of before, and the gradient of a parameter or its square."""
-
-    leaf: int
-    is_square: bool
-    kept: float
-    """The factor of the average of before; 0 where it is the gradient itself."""
-    average: int | None
-    """The memory of the average."""
-    updated: int
-    """The call that added the gradient."""
-    has_root: bool = False
-    is_bounded: bool = False
-    added: float = 0.0
-    """The number that keeps the divisor from zero."""
-    correction: float = 1.0
-    """The number by which the average was divided."""
-    corrected: int | None = None
-    """The call that divided it."""
 
 
 class AdaptiveStep(Struct, frozen=True):
@@ -64,7 +33,7 @@ def adaptive_steps(case: Case) -> Iterator[AdaptiveStep]:
     flow, count = case.dataflow, 0
     if not case.histories.backward_calls:
         return
-    leaves = _leaves(case)
+    leaves = leaves_of_gradients(case)
     for row in range(case.histories.backward_calls[0] + 1, len(flow.log.calls)):
         call = flow.log.calls[row]
         name = plain_name(call.function).removeprefix("_foreach_")
@@ -72,11 +41,11 @@ def adaptive_steps(case: Case) -> Iterator[AdaptiveStep]:
             continue
         for single in flow.lists.singles(row) if count < _MAX_STEPS else ():
             pair = _quotient(flow, single, row)
-            below = None if pair is None else _moment(flow, leaves, pair[1], row)
+            below = None if pair is None else moment_of(flow, leaves, pair[1], row)
             if pair is None or below is None or below.average is None:
                 continue
             count += 1
-            above = _moment(flow, leaves, pair[0], row)
+            above = moment_of(flow, leaves, pair[0], row)
             if above is not None and above.leaf == below.leaf and _moves(flow, single, row, above.leaf):
                 yield AdaptiveStep(row, above, below)
 
@@ -87,154 +56,12 @@ def _quotient(flow: Dataflow, call: Call, row: int) -> tuple[int, int] | None:
     if name == "addcdiv":
         pair = inputs[-_BOTH:]
     elif name == "div" and len(inputs) == _BOTH:
-        pair = inputs[::-1] if _is_turned(call) else inputs
+        pair = inputs[::-1] if is_turned(call) else inputs
     else:
         return None
     if len(pair) != _BOTH or shape_of(flow, pair[0]) != shape_of(flow, pair[1]) or prod(shape_of(flow, pair[0])) == 1:
         return None
     return pair[0], pair[1]
-
-
-def _is_turned(call: Call) -> bool:
-    return call.function.endswith(("__rtruediv__", "__rdiv__"))
-
-
-def _leaves(case: Case) -> dict[int, int]:
-    """By gradient: its leaf; also of those that ``autograd.grad()`` returned."""
-    found = dict(case.histories.leaves_of_gradients)
-    for row in case.dataflow.rows_of_kind("backward"):
-        call = case.dataflow.log.calls[row]
-        if len(call.asked) == len(call.outputs):
-            found.update((made.tensor, asked.tensor) for asked, made in zip(call.asked, call.outputs, strict=True))
-    return found
-
-
-def _moment(flow: Dataflow, leaves: dict[int, int], tensor: int, row: int) -> Moment | None:
-    """What a tensor is made of, below its root, its bound and what was added to it."""
-    since, before = flow.backward_before(row) or 0, row
-    facts: dict[str, Any] = {}
-    for _ in range(_MAX_CALLS):
-        if tensor in leaves:
-            return Moment(leaves[tensor], is_square=False, kept=0.0, average=None, updated=row, **facts)
-        made = flow.newest_producer(tensor, before)
-        call = None if made is None else flow.lists.single(made, tensor)
-        if made is None or call is None or made <= since or not call.inputs:
-            return None
-        name, kept = plain_name(call.function), _beside_numbers(flow, call)
-        if kept is None or name in ("add", "sub", "mul", "lerp", "addcmul") or is_square(call):
-            number = _number_beside(flow, call, made)
-            if name != "add" or kept is None or number is None:
-                return _average(flow, leaves, tensor, before, since, facts)
-            facts["added"] = max(facts.get("added", 0.0), abs(number))
-        elif name == "sqrt" or (name == "pow" and number_given(call, "1", "exponent") == _HALF):
-            # What was divided outside of the root is the root of the correction.
-            facts |= {"has_root": True, "correction": facts.get("correction", 1.0) ** 2}
-        elif name == "div":
-            divisor = _number_beside(flow, call, made)
-            if not divisor or _is_turned(call):
-                return None
-            facts |= {"correction": facts.get("correction", 1.0) * divisor, "corrected": made}
-        elif name in _BOUNDS:
-            facts["is_bounded"] = True
-        elif name not in _KEEP:
-            return None
-        tensor, before = kept, made
-    return None
-
-
-def _beside_numbers(flow: Dataflow, call: Call) -> int | None:
-    """The only tensor that a call takes that is more than a number, or what ``copy_()`` writes; None if it has two."""
-    if plain_name(call.function) == "copy":
-        return call.inputs[-1].tensor
-    large = [use.tensor for use in call.inputs if prod(shape_of(flow, use.tensor)) != 1]
-    return large[0] if len(large) == 1 else None
-
-
-def _number_beside(flow: Dataflow, call: Call, row: int) -> float | None:
-    """The number that a call takes beside a tensor, also one in a tensor."""
-    number = number_given(call, "1", "0", "other")
-    for use in call.inputs[1:] if number is None else ():
-        values = flow.values_of(use, row) if prod(shape_of(flow, use.tensor)) == 1 else None
-        number = None if values is None else values.minimum
-    return number
-
-
-def _average(
-    flow: Dataflow, leaves: dict[int, int], tensor: int, before: int, since: int, facts: dict[str, Any]
-) -> Moment | None:
-    """The sum of an average of before and a gradient, or its square, that a tensor is."""
-    kept: dict[int, float] = defaultdict(float)
-    found: set[tuple[int, bool]] = set()
-    waiting, count, updated = [(tensor, before, 1.0)], 0, before
-    while waiting:
-        tensor, before, factor = waiting.pop()
-        made = flow.newest_producer(tensor, before)
-        if tensor in leaves:
-            found.add((leaves[tensor], False))
-            updated = before
-        elif made is None or made <= since:
-            kept[tensor] += factor
-        else:
-            call, count = flow.lists.single(made, tensor), count + 1
-            squared = _squared(flow, leaves, call, made)
-            parts = _parts(flow, call, made, is_square=squared is not None)
-            if parts is None or count > _MAX_CALLS:
-                return None
-            found |= set() if squared is None else {(squared, True)}
-            updated = updated if squared is None else made
-            waiting += [(each, made, factor * weight) for each, weight in parts]
-    averages = {each: factor for each, factor in kept.items() if not _is_trained(flow, each)}
-    if len(found) != 1 or len(averages) > 1:
-        return None
-    (leaf, is_of_square), (average, factor) = *found, next(iter(averages.items()), (None, 0.0))
-    memory = None if average is None else flow.memory_of(average)
-    return Moment(leaf, is_of_square, factor, memory, updated, **facts)
-
-
-def _parts(flow: Dataflow, call: Call, row: int, *, is_square: bool) -> list[tuple[int, float]] | None:
-    """The tensors that a call adds up, with their factors, without the square that it adds or returns."""
-    if not is_square:
-        return parts_of(flow, call, row)
-    return [(call.inputs[0].tensor, 1.0)] if plain_name(call.function) == "addcmul" else []
-
-
-def _squared(flow: Dataflow, leaves: dict[int, int], call: Call, row: int) -> int | None:
-    """The leaf whose gradient, perhaps without a part of it, a call returns the square of, or adds the square of."""
-    name, inputs = plain_name(call.function), [use.tensor for use in call.inputs]
-    is_product = (name == "addcmul" and len(inputs) > _BOTH) or (name == "mul" and len(inputs) == _BOTH)
-    is_of_one = is_product and len({_unscaled(flow, each, row) for each in inputs[-_BOTH:]}) == 1
-    if not is_of_one and not is_square(call):
-        return None
-    waiting, seen = [(inputs[-1], row)], set[int]()
-    while waiting and len(seen) < _MAX_CALLS:
-        tensor, before = waiting.pop()
-        if tensor in leaves:
-            return leaves[tensor]
-        made = flow.newest_producer(tensor, before)
-        if made is not None and made not in seen and made > (flow.backward_before(row) or 0):
-            seen.add(made)
-            waiting += [(use.tensor, made) for use in flow.lists.single(made, tensor).inputs]
-    return None
-
-
-def _unscaled(flow: Dataflow, tensor: int, before: int) -> int:
-    """What a tensor is a multiple of: ``c * g * g`` multiplies a multiple of the gradient by the gradient."""
-    for _ in range(_BOTH):
-        made = flow.newest_producer(tensor, before)
-        call = None if made is None else flow.lists.single(made, tensor)
-        if made is None or call is None or call.changed or plain_name(call.function) not in ("mul", "div", "neg"):
-            break
-        kept = _beside_numbers(flow, call)
-        if kept is None:
-            break
-        tensor, before = kept, made
-    return tensor
-
-
-def _is_trained(flow: Dataflow, tensor: int) -> bool:
-    """Whether it is a parameter, of which weight decay adds a part to the gradient."""
-    logged = flow.log.tensors[tensor]
-    return logged.role == "parameter" or (logged.requires_grad and logged.is_leaf)
 
 
 def _moves(flow: Dataflow, call: Call, row: int, leaf: int) -> bool:
