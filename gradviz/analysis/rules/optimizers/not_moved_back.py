@@ -99,9 +99,9 @@ class NotMovedBack(Rule):
             f"{case.histories.together(sorted(off))} are moved{at_line(moved)}, and moved back by something else: they "
             "are not what they were",
             symptom="grad_wrong",
-            why="the step belongs to the first point; what is left of the move is added to each step, up the gradient",
-            fix="keep what was added, or the parameters of before, and take just that off again: the gradient is "
-            "another one after the second backward()",
+            why="the second backward() computes other gradients: what they give is not what was added, and the "
+            "difference stays in the parameters",
+            fix="keep what was added and subtract it, or copy the parameters of before back",
             location=here,
             symptom_location=moved if moved != here else None,
             tensors=names_of(flow, sorted(off)),
