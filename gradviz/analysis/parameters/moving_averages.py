@@ -42,7 +42,7 @@ class Update(Struct, frozen=True):
     """Whether the average is another tensor after it."""
 
 
-def wrong_factors(histories: ParameterHistories, sums: WeightedParameters) -> tuple[list[Update], list[Update]]:
+def wrong_factors(histories: ParameterHistories, averages: list[list[Update]]) -> tuple[list[Update], list[Update]]:
     """The last update of each average, if each of them kept at most a tenth of the average and took the rest anew; and
     of those whose two factors add up to another number than 1.
 
@@ -51,7 +51,7 @@ def wrong_factors(histories: ParameterHistories, sums: WeightedParameters) -> tu
     """
     swapped: list[Update] = []
     unequal: list[Update] = []
-    for each in updates_of_averages(histories, sums):
+    for each in averages:
         kept, whole = each[0].kept, each[0].kept + each[0].taken
         if len(each) < _MIN_UPDATES or not _is_constant(each) or not _is_updated_often(histories, each):
             continue

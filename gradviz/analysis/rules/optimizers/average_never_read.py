@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.moving_averages import Update, updates_of_averages
+from gradviz.analysis.parameters.moving_averages import Update
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.rule import Rule
@@ -75,7 +75,7 @@ class AverageNeverRead(Rule):
         sums = WeightedParameters(flow)
         slow: dict[Location | None, list[Update]] = defaultdict(list)
         overwritten: dict[Location | None, list[tuple[Update, int]]] = defaultdict(list)
-        for updates in updates_of_averages(histories, sums):
+        for updates in case.averages:
             copied = _copied_over(flow, sums, updates)
             is_slow = _are_slow(histories, updates) and copied is None
             if (copied is not None or is_slow) and is_never_read(flow, updates[-1].target, updates[0].row):

@@ -84,7 +84,9 @@ class AverageWrongWay(Rule):
                 by_line[location_of_call(case.dataflow, mixed.row)][target] = mixed.source
         for location, source_of in by_line.items():
             yield self._finding(case, location, source_of)
-        for found, describe in zip(wrong_factors(histories, sums), (self._swapped, self._unequal), strict=True):
+        for found, describe in zip(
+            wrong_factors(histories, case.averages), (self._swapped, self._unequal), strict=True
+        ):
             updated: dict[Location | None, list[Update]] = defaultdict(list)
             for update in found:
                 updated[location_of_call(case.dataflow, update.row)].append(update)

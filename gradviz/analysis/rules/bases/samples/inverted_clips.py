@@ -41,7 +41,7 @@ def inverted_clips(case: Case) -> Iterator[InvertedClip]:
     flow, backwards = case.dataflow, case.histories.backward_calls
     if not backwards:
         return
-    leaves = leaves_of_gradients(case)
+    leaves, tried = leaves_of_gradients(case), set[tuple[int | None, int | None]]()
     found: dict[int | None, dict[int | None, InvertedClip]] = defaultdict(dict)
     numbers: dict[int | None, dict[int | None, tuple[int, int, float]]] = defaultdict(dict)
     for row in range(backwards[0] + 1, len(flow.log.calls)):
@@ -50,9 +50,12 @@ def inverted_clips(case: Case) -> Iterator[InvertedClip]:
         if name not in ("mul", "div") or call.kind != "operation" or call.node_count:
             continue
         backward = flow.backward_before(row)
-        single = next((each for each in flow.lists.singles(row) if _is_of_gradient(leaves, each)), None)
-        if single is None or backward in found[call.call_site] or backward in numbers[call.call_site]:
+        if (call.call_site, backward) in tried:
             continue
+        single = next((each for each in flow.lists.singles(row) if _is_of_gradient(leaves, each)), None)
+        if single is None:
+            continue
+        tried.add((call.call_site, backward))
         factors = [use for use in single.inputs if use.tensor not in leaves and prod(shape_of(flow, use.tensor)) == 1]
         if factors:
             divided = _divided(flow, leaves, factors[0].tensor, row, -1 if name == "div" else 1)
