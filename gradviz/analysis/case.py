@@ -28,7 +28,9 @@ from gradviz.analysis.numbers.rounding_gradients import RoundingGradient, roundi
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.copies_used import CopyUsed, copies_used
+from gradviz.analysis.parameters.moving_averages import Update, updates_of_averages
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Graph
@@ -175,6 +177,11 @@ class Case:
     def graph_uses(self) -> GraphUses:
         """What the backward calls of the run went through, and what they did not."""
         return GraphUses(self.capture, self.dataflow)
+
+    @cached_property
+    def averages(self) -> list[list[Update]]:
+        """The updates of each moving average of trained parameters, in order."""
+        return updates_of_averages(self.histories, WeightedParameters(self.dataflow))
 
     @cached_property
     def gradient_events(self) -> GradientEvents:

@@ -31,16 +31,23 @@ class PlayersMixed(Struct, frozen=True):
     """How many steps used both."""
 
 
+Loss = tuple[int | None, frozenset[int]]
+"""The place of a backward call, and the leaves that it reaches: one line may call it for several losses."""
 _Pair = tuple[int, int]
 """The backward of the own loss, and the one that went through the parameter."""
 _MIN_TIMES = 2
 _MAX_BACKWARDS = 6
 
 
+def loss_of(histories: ParameterHistories, backward: int) -> Loss:
+    """Which of the losses of a program a backward call is for."""
+    return histories.log.calls[backward].call_site, histories.reached_by.get(backward, frozenset())
+
+
 def players_mixed(histories: ParameterHistories, events: GradientEvents) -> Iterator[PlayersMixed]:
     """One for each optimizer that makes such steps regularly."""
     found: dict[int, dict[int, list[_Pair]]] = defaultdict(dict)
-    decided: dict[tuple[int, int | None, int | None], bool] = {}
+    decided: dict[tuple[int, Loss, Loss], bool] = {}
     for tensor, of_tensor in events.events.items() if len(histories.log.optimizers) > 1 else ():
         owners = histories.optimizers_of(tensor)
         if len(owners) != 1:
@@ -58,16 +65,15 @@ def _mixed_pairs(
     tensor: int,
     owner: int,
     events: list[tuple[int, Event]],
-    decided: dict[tuple[int, int | None, int | None], bool],
+    decided: dict[tuple[int, Loss, Loss], bool],
 ) -> Iterator[_Pair]:
-    """One for each step of a parameter that uses both; decided once for each optimizer and pair of lines."""
-    calls = histories.log.calls
+    """One for each step of a parameter that uses both; decided once for each optimizer and pair of losses."""
     for rows in _used_together(events):
         for own, passing in ((one, other) for one in rows for other in rows):
-            lines = calls[own].call_site, calls[passing].call_site
-            if lines[0] == lines[1]:
+            losses = loss_of(histories, own), loss_of(histories, passing)
+            if losses[0] == losses[1]:
                 continue
-            key = owner, *lines
+            key = owner, *losses
             if key not in decided:
                 decided[key] = _is_mixed(histories, tensor, owner, own, passing)
             if decided[key]:

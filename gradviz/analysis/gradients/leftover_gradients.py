@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from msgspec import Struct
 
 from gradviz.analysis.gradients.gradient_events import Event, GradientEvents, used_together
-from gradviz.analysis.gradients.gradients_of_players import goes_through
+from gradviz.analysis.gradients.gradients_of_players import Loss, goes_through, loss_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 
@@ -69,12 +69,11 @@ def leftover_gradients(histories: ParameterHistories, events: GradientEvents) ->
 def opposed_backwards(histories: ParameterHistories, events: GradientEvents) -> Iterator[Opposed]:
     """One for each two optimizers, where the first backward trains the other one, which the second one only passes."""
     found: dict[_Pair, dict[int, list[_Pair]]] = defaultdict(lambda: defaultdict(list))
-    decided: dict[tuple[int, int | None, int | None], int | None] = {}
-    calls = histories.log.calls
+    decided: dict[tuple[int, Loss, Loss], int | None] = {}
     for tensor, of_tensor in events.events.items() if len(histories.log.optimizers) > 1 else ():
         owners = histories.optimizers_of(tensor)
         for pair in _pairs(of_tensor) if len(owners) == 1 else ():
-            key = owners[0], calls[pair[0]].call_site, calls[pair[1]].call_site
+            key = owners[0], loss_of(histories, pair[0]), loss_of(histories, pair[1])
             if key not in decided:
                 decided[key] = _trained_between(histories, events, tensor, pair)
             other = decided[key]
@@ -106,10 +105,10 @@ def _is_used(events: list[tuple[int, Event]], backward: int) -> bool:
 def _left_by_another(
     histories: ParameterHistories, tensor: int, owner: int, events: list[tuple[int, Event]]
 ) -> list[_Pair]:
-    """Where the first of two backward calls was for another optimizer; decided once for each pair of their lines."""
-    calls, decided, found = histories.log.calls, dict[tuple[int | None, int | None], bool](), []
+    """Where the first of two backward calls was for another optimizer; decided once for each pair of their losses."""
+    decided, found = dict[tuple[Loss, Loss], bool](), []
     for mixed in _pairs(events):
-        lines = calls[mixed[0]].call_site, calls[mixed[1]].call_site
+        lines = loss_of(histories, mixed[0]), loss_of(histories, mixed[1])
         if lines not in decided:
             decided[lines] = _is_left_by_another(histories, tensor, owner, mixed)
         if decided[lines]:
@@ -118,14 +117,13 @@ def _left_by_another(
 
 
 def _times_of_lines(histories: ParameterHistories, events: list[tuple[int, Event]], mixed: list[_Pair]) -> int:
-    """How often gradients of these lines came, and were used or cleared: a model may make many steps of its own for
+    """How often gradients of these losses came, and were used or cleared: a model may make many steps of its own for
     each of them."""
-    calls = histories.log.calls
-    lines = {calls[first].call_site for first, _ in mixed}
+    lines = {loss_of(histories, first) for first, _ in mixed}
     times, has_some = 0, False
     for row, kind in events:
         if kind == "backward":
-            has_some = has_some or calls[row].call_site in lines
+            has_some = has_some or loss_of(histories, row) in lines
         else:
             times += has_some
             has_some = False
@@ -146,8 +144,8 @@ def _steps_between(histories: ParameterHistories, pair: _Pair) -> set[int]:
 
 def _is_left_by_another(histories: ParameterHistories, tensor: int, owner: int, pair: _Pair) -> bool:
     """Whether the first backward was for another optimizer, whose parameters are before this one in its computation."""
-    calls, (first, second) = histories.log.calls, pair
-    if calls[first].call_site == calls[second].call_site:
+    first, second = pair
+    if loss_of(histories, first) == loss_of(histories, second):
         return False
     others = _steps_between(histories, pair) - {owner}
     return any(_only_trained_through(histories, tensor, histories.held_by(other), first, second) for other in others)

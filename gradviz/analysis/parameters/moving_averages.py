@@ -21,6 +21,7 @@ from gradviz.graph.call_log import Call
 _SAME_MEMORY = frozenset({"data", "detach"})
 _MOST_KEPT = 0.1
 _ROUNDING = 1e-6
+_UNEQUAL = 1e-4
 _MIN_UPDATES = 3
 _MAX_STEPS_BETWEEN = 4
 _BOTH = 2
@@ -41,23 +42,38 @@ class Update(Struct, frozen=True):
     """Whether the average is another tensor after it."""
 
 
-def hardly_kept(histories: ParameterHistories, sums: WeightedParameters) -> list[Update]:
-    """The last update of each average, if each of them kept at most a tenth of the average and took the rest anew.
+def wrong_factors(histories: ParameterHistories, averages: list[list[Update]]) -> tuple[list[Update], list[Update]]:
+    """The last update of each average, if each of them kept at most a tenth of the average and took the rest anew; and
+    of those whose two factors add up to another number than 1.
 
     Copies keep nothing, and are left out; so are averages that are updated only now and then, and those whose factors
-    change, as at the beginning of a warm-up.
+    change, as at the beginning of a warm-up. A sum that takes all of the trained values may be divided later.
     """
+    swapped: list[Update] = []
+    unequal: list[Update] = []
+    for each in averages:
+        kept, whole = each[0].kept, each[0].kept + each[0].taken
+        if len(each) < _MIN_UPDATES or not _is_constant(each) or not _is_updated_often(histories, each):
+            continue
+        if _ROUNDING < kept <= _MOST_KEPT and abs(whole - 1) < _ROUNDING:
+            swapped.append(each[-1])
+        elif 0 < kept < 1 and 0 < each[0].taken < 1 and abs(whole - 1) > _UNEQUAL:
+            unequal.append(each[-1])
+    return swapped, unequal
+
+
+def updates_of_averages(histories: ParameterHistories, sums: WeightedParameters) -> list[list[Update]]:
+    """The updates of each average, in order."""
     updates: dict[tuple[int | None, int], list[Update]] = defaultdict(list)
     for update in _updates(histories, sums):
         site = histories.log.calls[update.row].call_site
         updates[(site, update.source) if update.is_new else (None, update.target)].append(update)
-    found: list[Update] = []
-    for each in updates.values():
-        is_constant = max(one.kept for one in each) - min(one.kept for one in each) < _ROUNDING
-        is_small = _ROUNDING < each[0].kept <= _MOST_KEPT and abs(each[0].kept + each[0].taken - 1) < _ROUNDING
-        if len(each) >= _MIN_UPDATES and is_constant and is_small and _is_updated_often(histories, each):
-            found.append(each[-1])
-    return found
+    return list(updates.values())
+
+
+def _is_constant(updates: list[Update]) -> bool:
+    kept, taken = [each.kept for each in updates], [each.taken for each in updates]
+    return max(kept) - min(kept) < _ROUNDING and max(taken) - min(taken) < _ROUNDING
 
 
 def _is_updated_often(histories: ParameterHistories, updates: list[Update]) -> bool:

@@ -108,12 +108,14 @@ from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
 from gradviz.analysis.rules.optimizers.accumulation_divided_twice import AccumulationDividedTwice
+from gradviz.analysis.rules.optimizers.average_never_read import AverageNeverRead
 from gradviz.analysis.rules.optimizers.counted_by_parameter import CountedByParameter
 from gradviz.analysis.rules.optimizers.counter_never_advances import CounterNeverAdvances
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.optimizers.frozen_still_moves import FrozenStillMoves
 from gradviz.analysis.rules.optimizers.iterator_used_up import IteratorUsedUp
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
+from gradviz.analysis.rules.optimizers.names_match_nothing import NamesMatchNothing
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.one_clip_for_all_samples import OneClipForAllSamples
@@ -126,6 +128,7 @@ from gradviz.analysis.rules.optimizers.steps_too_large import StepsTooLarge
 from gradviz.analysis.rules.optimizers.steps_up_gradient import StepsUpGradient
 from gradviz.analysis.rules.optimizers.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.optimizers.wrong_optimizer import WrongOptimizer
+from gradviz.analysis.rules.optimizers.wrong_second_moment import WrongSecondMoment
 from gradviz.analysis.rules.parameters.attribute_without_effect import AttributeWithoutEffect
 from gradviz.analysis.rules.parameters.average_wrong_way import AverageWrongWay
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
@@ -166,6 +169,7 @@ from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeve
 from gradviz.analysis.rules.reinforcement.target_of_normalized import TargetOfNormalized
 from gradviz.analysis.rules.schedules.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.schedules.rate_multiplied_twice import RateMultipliedTwice
+from gradviz.analysis.rules.schedules.rate_of_loaded_state import RateOfLoadedState
 from gradviz.analysis.rules.schedules.rate_set_elsewhere import RateSetElsewhere
 from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
@@ -434,6 +438,7 @@ RULES: tuple[type[Rule], ...] = (
     StateStaysZero,
     PrunedGrowsBack,
     NotMovedBack,
+    NamesMatchNothing,
     StepsUpGradient,
     RateSetElsewhere,
     OrderAppliedTwice,
@@ -467,6 +472,9 @@ RULES: tuple[type[Rule], ...] = (
     OrderAsRank,
     FlattenedOtherwise,
     CountedByParameter,
+    WrongSecondMoment,
+    AverageNeverRead,
+    RateOfLoadedState,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,

@@ -262,6 +262,37 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV741": (
+        (
+            "p.ndim <= 1",
+            (
+                ("if not any(each in n for each in no_decay)", "if p.ndim > 1"),
+                ("if any(each in n for each in no_decay)", "if p.ndim <= 1"),
+                ('no_decay = ["bias", "LayerNorm.weight"]\n', ""),
+            ),
+        ),
+    ),
+    "GV777": (
+        (
+            "v.mul_(beta).addcmul_(g, g, value=1 - beta)",
+            (
+                (".add_(p.grad, alpha=0.01)", ".addcmul_(p.grad, p.grad, value=0.01)"),
+                ("v[p].abs().sqrt()", "v[p].sqrt()"),
+            ),
+        ),
+    ),
+    "GV778": (("p.copy_(slow)", (("alpha=0.5)", "alpha=0.5)\n                p.copy_(s)"),)),),
+    "GV779": (
+        (
+            "set the rate after the loading",
+            (
+                (
+                    "first.state_dict())",
+                    'first.state_dict())\nfor group in second.param_groups:\n    group["lr"] = 0.0001',
+                ),
+            ),
+        ),
+    ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV787": (("step += 1 after each step", (("    optimizer.step()", "    optimizer.step()\n    step += 1"),)),),
     "GV788": (

@@ -205,6 +205,10 @@ def test_a_cosine_whose_length_is_the_bound_of_the_loop_over_epochs_is_told(tmp_
     assert_first_alarm(script.replace("range(epochs)", "range(1, 7 + 1)"), "schedule_repeats", tmp_path)
 
 
+LOSSES = (
+    "total = 0.0\n    for _ in range(2):\n        loss = F.cross_entropy(model(x), y)\n"
+    "        total {} loss.item()\n    sch.step({})"
+)
 ACCURACY = "acc = (model(x).argmax(1) == y).float().mean().item(); "
 
 
@@ -224,6 +228,8 @@ ACCURACY = "acc = (model(x).argmax(1) == y).float().mean().item(); "
             "hits = torch.zeros(())\n    hits += (model(x).argmax(1) == y).sum()\n    sch.step(hits / 48)",
         ),
         ("schedules.ReduceLROnPlateau(opt, 'max')", "valLoss = epoch + 0.25; sch.step(valLoss)"),
+        ("schedules.ReduceLROnPlateau(opt, 'max')", LOSSES.format("+=", "total / 2")),
+        ("schedules.ReduceLROnPlateau(opt, 'max')", LOSSES.format("+=", "metrics=total")),
         ("schedules.ReduceLROnPlateau(opt)", "score = ndcg_at(model(x)); sch.step(score)"),
         ("schedules.ReduceLROnPlateau(opt)", "score = f1_of(model(x)); sch.step(score)"),
         (
@@ -252,6 +258,9 @@ def test_a_schedule_that_waits_for_the_wrong_side_is_told(made: str, told: str, 
         ("min", "sch.step((model(x).argmax(1) != y).float().mean())"),
         ("min", "sch.step(F.cross_entropy(model(x), y).detach())"),
         ("max", "sch.step(-F.cross_entropy(model(x), y).detach())"),
+        ("min", LOSSES.format("+=", "total / 2")),
+        ("max", LOSSES.format("+= -", "total / 2")),
+        ("max", LOSSES.format("-=", "total / 2")),
         ("min", "score = 0.5 - 0.1 * epoch; sch.step(score)"),
         ("min", "acc_loss = 0.5 + epoch; sch.step(acc_loss)"),
         ("max", "score = ndcg_at(model(x)); sch.step(score)"),

@@ -156,6 +156,22 @@ TOLD = {
         Q.format("best = model(x).sort(-1, descending=True)[1][:, 0]  # HERE", "torch.add(reward, best, alpha=0.9)"),
     ),
     "addcdiv_ up the gradient": ("steps_up_gradient", BY_HAND.format("", RMS.format("0.001") + "  # HERE")),
+    "a momentum of falls that is taken off": (
+        "steps_up_gradient",
+        BY_HAND.format(
+            "",
+            "for p, m in zip(params, moments):\n            m.mul_(0.9).sub_(p.grad, alpha=0.01)\n"
+            "            p.sub_(m)  # HERE",
+        ),
+    ),
+    "the same of lists": (
+        "steps_up_gradient",
+        BY_HAND.format(
+            "",
+            "torch._foreach_mul_(moments, 0.9)\n        torch._foreach_sub_(moments, grads)\n"
+            "        torch._foreach_add_(params, moments, alpha=-0.01)  # HERE",
+        ),
+    ),
     "a list up the gradient": (
         "steps_up_gradient", BY_HAND.format("", "torch._foreach_add_(params, grads, alpha=0.01)  # HERE")
     ),
@@ -174,6 +190,15 @@ TOLD = {
         BY_HAND.format(
             "    speed = {k: torch.zeros(p.shape) for k, p in enumerate(params)}  # HERE\n",
             "for k, p in enumerate(params):\n            p.sub_(speed[k].mul_(0.9).add_(p.grad), alpha=0.01)",
+        ),
+    ),
+    "momentum in a dict that is emptied": (
+        "optimizer_made_anew",
+        BY_HAND.format(
+            "",
+            "for k, p in enumerate(params):\n            state = {}  # HERE\n            if 'speed' not in state:\n"
+            "                state['speed'] = torch.zeros_like(p)\n"
+            "            state['speed'].mul_(0.9).add_(p.grad)\n            p.sub_(state['speed'], alpha=0.01)",
         ),
     ),
     "fields of a named tuple": (
@@ -238,6 +263,14 @@ HEALTHY = {
     "    loss = F.mse_loss(model(torch.cat(parts, 1).detach()), y)" + TRAIN,
     "momentum that is kept": BY_HAND.format(
         "", "torch._foreach_lerp_(moments, grads, 0.1)\n        torch._foreach_sub_(params, moments, alpha=0.01)"
+    ),
+    "a momentum of falls that is added": BY_HAND.format(
+        "",
+        "for p, m in zip(params, moments):\n            m.mul_(0.9).sub_(p.grad, alpha=0.01)\n            p.add_(m)",
+    ),
+    "a momentum that is taken off": BY_HAND.format(
+        "",
+        "for p, m in zip(params, moments):\n            m.mul_(0.9).add_(p.grad)\n            p.sub_(m, alpha=0.01)",
     ),
     "sums of gradients that begin anew": BY_HAND.format(
         "    moments = [torch.zeros_like(p) for p in params]\n",

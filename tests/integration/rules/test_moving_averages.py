@@ -44,11 +44,32 @@ SWAPPED = {
     "a part of the difference": (COPIES, PAIRS + "s += decay * (p - s)  # HERE"),
     "a part of the difference that is subtracted": (COPIES, PAIRS + "s.sub_((s - p) * decay)  # HERE"),
 }
+UNEQUAL = {
+    "both small": (COPIES, PAIRS + "s.mul_(1 - decay).add_(p, alpha=1 - decay)  # HERE"),
+    "both large": (COPIES, LISTS + "torch._foreach_mul_(shadow, decay)\n"
+                   "        torch._foreach_add_(shadow, params, alpha=decay)  # HERE"),
+    "new tensors": (
+        BY_NAME,
+        "    for k, v in model.named_parameters():\n"
+        "        shadow[k] = decay * shadow[k] + 0.2 * v.detach()  # HERE",
+    ),
+    "through data": (COPIES, PAIRS + "s.data = s.data * 0.9 + 0.01 * p.data  # HERE"),
+}  # fmt: skip
 RIGHT = {
     "on lists": (COPIES, LISTS + "torch._foreach_lerp_(shadow, params, 1 - decay)"),
     "copies of the last step": (COPIES, LISTS + "torch._foreach_copy_(shadow, params)"),
     "the mean of all steps": (ZEROS, PAIRS + "s.add_((p - s) / (step + 1))"),
     "of gradients": (ZEROS, LISTS + "torch._foreach_lerp_(shadow, [p.grad for p in params], 0.95)"),
+    "sums that are divided later": (
+        ZEROS,
+        PAIRS + "s.mul_(decay).add_(p)\nmean = [s / sum(decay**k for k in range(4)) for s in shadow]",
+    ),
+    "a sum of all steps": (ZEROS, PAIRS + "s.add_(p, alpha=0.25)"),
+    "momentum of the way": (
+        "[p.detach().clone() for p in params], [torch.zeros_like(p) for p in params]",
+        "    with torch.no_grad():\n        for p, old, way in zip(params, *shadow):\n"
+        "            way.mul_(0.9).add_(p - old, alpha=0.3)\n            old.copy_(p)",
+    ),
     "an extrapolation": (COPIES, PAIRS + "s.copy_(2 * p - s)"),
 }
 PULLED = """
@@ -70,6 +91,12 @@ for step in range(3):
 @pytest.mark.parametrize("name", SWAPPED)
 def test_an_average_with_swapped_factors_is_told(name: str, tmp_path: Path) -> None:
     start, update = SWAPPED[name]
+    assert_first_alarm(AVERAGED.replace("{start}", start) + update, "average_wrong_way", tmp_path)
+
+
+@pytest.mark.parametrize("name", UNEQUAL)
+def test_an_average_whose_factors_are_not_one_together_is_told(name: str, tmp_path: Path) -> None:
+    start, update = UNEQUAL[name]
     assert_first_alarm(AVERAGED.replace("{start}", start) + update, "average_wrong_way", tmp_path)
 
 

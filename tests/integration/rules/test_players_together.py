@@ -28,6 +28,7 @@ one, none = torch.ones(32, 1), torch.zeros(32, 1)
 for _ in range(5):
     state, action, returned = torch.randn(32, 4), torch.rand(32, 2) * 2 - 1, torch.randn(32, 1)
 """
+APPLY = "def apply(optimizer, loss):\n    loss.backward()  # HERE\n    optimizer.step()\n    optimizer.zero_grad()\n"
 OF_CRITIC = "F.mse_loss(value(state, action), returned)"
 OF_ACTOR = "-value(state, actor(state)).mean()"
 JUDGED = "F.binary_cross_entropy_with_logits(value(state, made.detach()), none) - value(state, action).mean()"
@@ -41,6 +42,8 @@ FAULTY = (
     "(-level * (chosen.detach().square().mean() - 0.5)).sum().backward()\n"
     "for each in (of_critic, of_actor, of_level):\n    each.step()",
     f"clear()\nmade = actor(state)\nloss = {JUDGED}\n(loss + {FOOLS}).backward()  # HERE\nstep()",
+    f"{APPLY}apply(of_critic, {OF_CRITIC})\napply(of_actor, {OF_ACTOR})",
+    f"clear()\nfor loss in ({OF_CRITIC}, {OF_ACTOR}):\n    loss.backward()  # HERE\nstep()",
 )
 HEALTHY = (
     f"clear()\n({OF_CRITIC}).backward()\nof_critic.step()\nclear()\n({OF_ACTOR}).backward()\nof_actor.step()",
@@ -49,6 +52,9 @@ HEALTHY = (
     f"clear()\ncritic.requires_grad_(False)\nsecond = {OF_ACTOR}\ncritic.requires_grad_(True)\n"
     f"({OF_CRITIC} + second).backward()\nstep()",
     f"clear()\n({OF_CRITIC}).backward()\n({OF_ACTOR}).backward(inputs=list(actor.parameters()))\nstep()",
+    f"{APPLY}clear()\napply(of_critic, {OF_CRITIC})\napply(of_actor, {OF_ACTOR})",
+    f"{APPLY}apply(of_critic, {OF_CRITIC})\napply(of_critic, {OF_CRITIC})\n"
+    "apply(of_actor, F.mse_loss(actor(state), action))",
     # Both learn to fit one thing.
     "clear()\nguess = value(state, actor(state))\n"
     "(F.mse_loss(value(state, action), returned) + F.mse_loss(guess, returned)).backward()\nstep()",

@@ -312,7 +312,16 @@ for step in range(4):
 
 
 @pytest.mark.parametrize(
-    "update", ["t = 0.9 * t + 0.1 * p  # HERE", "p = p.clamp(-0.1, 0.1)  # HERE", "t = t.lerp(p, 0.1)  # HERE"]
+    "update",
+    [
+        "t = 0.9 * t + 0.1 * p  # HERE",
+        "p = p.clamp(-0.1, 0.1)  # HERE",
+        "t = t.lerp(p, 0.1)  # HERE",
+        "p = (0.9 * p + 0.1 * t).clone()  # HERE",
+        "p = torch.stack([p.data, t.data]).mean(0)  # HERE",
+        "g = p.grad\n            g = torch.sub(g, g.mean())  # HERE",
+        "g = p.grad\n            g = g / (g.norm() + 1)  # HERE",
+    ],
 )
 def test_an_average_or_a_bound_that_only_a_variable_gets_is_told(update: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + FOLLOWED_BY.format(update=update), "update_discarded", tmp_path)
@@ -326,6 +335,9 @@ def test_an_average_or_a_bound_that_only_a_variable_gets_is_told(update: str, tm
         "p.clamp_(-0.1, 0.1)",
         "size = p.mul(2)",
         "p = p - t; print(p.norm())",
+        "p = p.clone()\n            kept = [p]",
+        "g = p.grad\n            g = g / (g.norm() + 1)\n            kept = [g]",
+        "g = p.grad\n            g = g / 2\n            p.grad = g",
     ],
 )
 def test_an_average_that_is_written_and_what_only_looks_at_parameters_are_right(update: str, tmp_path: Path) -> None:

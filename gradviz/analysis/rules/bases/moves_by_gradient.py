@@ -11,6 +11,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.moments import moment_of
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -31,9 +32,20 @@ def goes_up_gradient(case: Case, tensor: int, row: int) -> bool:
     name, added = plain_name(call.function), [use for use in call.inputs if use.tensor not in own]
     if name in _PRODUCTS:
         return _adds_product(flow, tensor, row, call)
-    if name != "add" or len(added) != 1 or number_of(call, "alpha", missing=1.0) < 0:
+    if name not in ("add", "sub") or len(added) != 1:
         return False
+    if name == "sub" or number_of(call, "alpha", missing=1.0) < 0:
+        return _takes_off_a_fall(case, tensor, call, added[0], row)
     return _is_of_gradient(flow, tensor, added[0], row)
+
+
+def _takes_off_a_fall(case: Case, tensor: int, call: Call, taken: TensorUse, row: int) -> bool:
+    """Whether a call subtracts a momentum that had the gradient subtracted: ``v = 0.9 * v - g``, then ``p -= v``."""
+    if any(use.tensor == taken.tensor for use in call.inputs[:1]):
+        return False  # The parameter is taken off something else.
+    moment = moment_of(case.dataflow, case.histories.leaves_of_gradients, taken.tensor, row)
+    is_own = moment is not None and moment.leaf == tensor and not moment.is_square
+    return is_own and moment is not None and moment.taken is not None and moment.taken < 0
 
 
 def _is_taken_from(flow: Dataflow, part: int, row: int, tensor: int) -> bool:

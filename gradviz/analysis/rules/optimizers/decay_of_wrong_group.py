@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
-from gradviz.analysis.dataflow.tensor_words import optimizer_words
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.decays_by_hand import decays_by_hand
+from gradviz.analysis.rules.bases.formulas.decays_by_hand import Decay, decays_by_hand, growths_by_hand
 from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
 
 
@@ -20,7 +21,7 @@ class DecayOfWrongGroup(Rule):
     -------------
     An optimizer with several groups, where weight decay is set only for parameters of one axis, and each parameter with
     more axes is in a group without it. The same of steps by hand, which add a parameter times a number to its gradient,
-    or shrink it.
+    or shrink it; and of those that take such a multiple off the gradient, which makes the parameter grow.
 
     Why it matters
     --------------
@@ -70,6 +71,28 @@ class DecayOfWrongGroup(Rule):
                 made = [location_of_call(histories.flow, row) for row in histories.given_at(number)][:1]
                 yield self._finding(optimizer_words(optimizer), made[0] if made else None, vectors, matrices)
         yield from self._by_hand(case)
+        yield from self._growths(case)
+
+    def _growths(self, case: Case) -> Iterator[Finding]:
+        """Of lines that take a part of a parameter off its gradient."""
+        flow = case.dataflow
+        lines: dict[Location | None, list[Decay]] = defaultdict(list)
+        for each in growths_by_hand(flow):
+            if _goes_down(case, each.parameter):
+                lines[location_of_call(flow, each.row)].append(each)
+        for location, found in lines.items():
+            parameters = sorted(each.parameter for each in found)
+            yield self.finding(
+                f"{abs(found[0].number):.3g} times the parameter is taken off the gradients of "
+                f"{case.histories.together(parameters)}: each step makes them larger",
+                symptom="grad_wrong",
+                why="a step subtracts the gradient, so a decay is added to it; with the other sign the parameters grow "
+                "as fast as they should shrink",
+                fix="add it: p.grad.add_(p, alpha=weight_decay)",
+                location=location,
+                tensors=names_of(flow, parameters),
+                evidence={"parameters": len(parameters)},
+            )
 
     def _by_hand(self, case: Case) -> Iterator[Finding]:
         """Of a program that makes its steps itself."""
@@ -96,3 +119,9 @@ class DecayOfWrongGroup(Rule):
 
 
 _MIN_PARAMETERS = 2
+
+
+def _goes_down(case: Case, parameter: int) -> bool:
+    """Whether optimizers step it, and none of them up its gradient."""
+    holders = [case.dataflow.log.optimizers[each] for each in case.histories.optimizers_of(parameter)]
+    return bool(holders) and not any(each.maximizes for each in holders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -12,6 +13,8 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.gradients.fresh_averages import FreshAverages, fresh_averages
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.source_tree import called_name, tree_of
+from gradviz.analysis.rules.bases.unread_names import function_around
 
 _MIN_TIMES = 3
 """Twice may be stages of a training."""
@@ -71,10 +74,11 @@ class OptimizerMadeAnew(Rule):
             if len(numbers) > 1 and len(steps) >= len(numbers) and not _is_set_otherwise(case, held, steps):
                 yield self._finding(case, location, held, numbers, steps)
         for averages in fresh_averages(histories):
-            if _are_kept(histories.flow, averages):
-                yield self._by_hand(case, averages)
+            emptied = _emptied_at(case, averages)
+            if emptied is not None or _are_kept(histories.flow, averages):
+                yield self._by_hand(case, averages, emptied)
 
-    def _by_hand(self, case: Case, averages: FreshAverages) -> Finding:
+    def _by_hand(self, case: Case, averages: FreshAverages, emptied: Location | None) -> Finding:
         flow = case.dataflow
         changed = location_of_call(flow, averages.change)
         return self.finding(
@@ -83,7 +87,7 @@ class OptimizerMadeAnew(Rule):
             symptom="grad_wrong",
             why="an average that is made anew for one step is that step's gradient alone: there is no momentum",
             fix="make what holds the averages once, before the loop, and keep it",
-            location=location_of_line(line_in_function_of(flow, averages.zeros, averages.change)),
+            location=emptied or location_of_line(line_in_function_of(flow, averages.zeros, averages.change)),
             symptom_location=changed,
             tensors=names_of(flow, averages.parameters),
             evidence={"steps": averages.steps},
@@ -116,6 +120,33 @@ def _are_kept(flow: Dataflow, averages: FreshAverages) -> bool:
     """
     made, used = flow.line_of(averages.zeros), flow.line_of(averages.change)
     return made is None or used is None or made.function != used.function
+
+
+def _emptied_at(case: Case, averages: FreshAverages) -> Location | None:
+    """The line that makes the empty dict into which zeros are put, if the same function makes it at each step."""
+    put = location_of_call(case.dataflow, averages.zeros)
+    lines = {} if put is None else case.capture.sources.get(put.file, {})
+    if put is None or not lines:
+        return None
+    tree = tree_of(lines)
+    into = {
+        tree.key_of(target.value)
+        for target, value in tree.assignments
+        if isinstance(target, ast.Subscript) and value.lineno <= put.line <= (value.end_lineno or value.lineno)
+    }
+    made = [
+        value.lineno
+        for target, value in tree.assignments
+        if isinstance(target, ast.Name) and tree.key_of(target) in into - {None} and _is_empty(value)
+    ]
+    before = [line for line in made if line <= put.line]
+    function = function_around(lines, put.line)
+    return Location(put.file, before[-1]) if before and function is not None and before[-1] in function else None
+
+
+def _is_empty(value: ast.expr) -> bool:
+    is_call = isinstance(value, ast.Call) and not value.args and called_name(value) == "dict"
+    return is_call or (isinstance(value, ast.Dict) and not value.keys)
 
 
 def _is_set_otherwise(case: Case, held: frozenset[int], steps: list[int]) -> bool:

@@ -12,7 +12,7 @@ from gradviz.analysis.cuts.dead_terms import live_terms
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.moving_averages import Update, hardly_kept, parameter_of
+from gradviz.analysis.parameters.moving_averages import Update, parameter_of, wrong_factors
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.rule import Rule
 
@@ -25,7 +25,8 @@ class AverageWrongWay(Rule):
     After the steps of an optimizer, its parameters are mixed with those of another model, which the program uses as a
     teacher or target, and which nothing ever changes. Where that is a copy of a model that had been trained or loaded,
     and a loss has other terms, the pull to a reference may be meant, and it is a note. Also averages that keep a tenth
-    or less of themselves at each update, and take the rest from the trained model.
+    or less of themselves at each update, and take the rest from the trained model; and those whose two factors add up
+    to another number than 1.
 
     Why it matters
     --------------
@@ -83,11 +84,14 @@ class AverageWrongWay(Rule):
                 by_line[location_of_call(case.dataflow, mixed.row)][target] = mixed.source
         for location, source_of in by_line.items():
             yield self._finding(case, location, source_of)
-        swapped: dict[Location | None, list[Update]] = defaultdict(list)
-        for update in hardly_kept(histories, sums):
-            swapped[location_of_call(case.dataflow, update.row)].append(update)
-        for location, updates in swapped.items():
-            yield self._swapped(case, location, updates)
+        for found, describe in zip(
+            wrong_factors(histories, case.averages), (self._swapped, self._unequal), strict=True
+        ):
+            updated: dict[Location | None, list[Update]] = defaultdict(list)
+            for update in found:
+                updated[location_of_call(case.dataflow, update.row)].append(update)
+            for location, updates in updated.items():
+                yield describe(case, location, updates)
 
     def _swapped(self, case: Case, location: Location | None, updates: list[Update]) -> Finding:
         together, first = case.histories.together, updates[0]
@@ -106,6 +110,22 @@ class AverageWrongWay(Rule):
             location=location,
             tensors=names_of(case.dataflow, [each.target for each in updates]),
             evidence={"parameters": len(updates), "kept": first.kept},
+        )
+
+    def _unequal(self, case: Case, location: Location | None, updates: list[Update]) -> Finding:
+        first, together = updates[0], case.histories.together
+        whole, ends_at = first.kept + first.taken, first.taken / (1 - first.kept)
+        targets = together(each.target for each in updates)
+        return self.finding(
+            f"each update makes {targets} of {first.kept:.3g} times the average and {first.taken:.3g} times "
+            f"{together(each.source for each in updates)}: the two factors add up to {whole:.3g}, not to 1",
+            symptom="grad_wrong",
+            why=f"such an average does not come near the trained values: it ends at {ends_at:.3g} times them",
+            fix="let the factors add up to 1: decay times the average, 1 - decay times the trained values"
+            f"{at_line(location)}",
+            location=location,
+            tensors=names_of(case.dataflow, [each.target for each in updates]),
+            evidence={"parameters": len(updates), "sum": whole},
         )
 
     def _finding(self, case: Case, location: Location | None, source_of: dict[int, int]) -> Finding:

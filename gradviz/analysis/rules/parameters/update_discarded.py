@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.names.loop_variables import LostNames
 from gradviz.graph.call_log import Call
 
 
@@ -25,7 +26,8 @@ class UpdateDiscarded(Rule):
     ``p = p - rate * p.grad`` for a parameter that nothing changes, in several steps, where nothing uses the result,
     also for lists of them (``torch._foreach_add(parameters, gradients)``); and other new values that a line gives the
     name of a parameter, where nothing uses them: a moving average (``t = m * t + (1 - m) * p``), a bound
-    (``p = p.clamp(-1, 1)``), a perturbation that is taken back. Programs that write them back (``copy_()``, ``.data``)
+    (``p = p.clamp(-1, 1)``), a perturbation that is taken back, a mean over several models (``p = mean.clone()``); and
+    new gradients (``g = g - g.mean()`` behind ``g = p.grad``). Programs that write them back (``copy_()``, ``.data``)
     or that compute with them, as meta learning does, are left alone.
 
     Why it matters
@@ -65,29 +67,42 @@ class UpdateDiscarded(Rule):
         first = min(histories.reached_by)
         leaves = histories.reached - histories.trained
         still = {number for number in leaves if _never_changes(flow, number, first)}
-        found: dict[Location, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        found: dict[tuple[Location, bool], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        lost = LostNames(case)
         for row, call in enumerate(flow.log.calls):
-            here = location_of_call(flow, row) if row >= first and _may_update(flow, row, call) else None
+            is_lost = row >= first and call.kind == "operation" and _is_unused(flow, row, call)
+            here = location_of_call(flow, row) if is_lost else None
             if here is None:
                 continue
-            updated = _updated_by(flow, row, call, still)
-            if not updated and not call.changed and not _is_of_list(call) and _gives_its_name_away(case, here):
+            updated, is_gradient_lost = _updated_by(flow, row, call, still) if _name(call) in _UPDATES else [], False
+            is_plain = not updated and not call.changed and not _is_of_list(call)
+            if is_plain and _name(call) in _UPDATES and _gives_its_name_away(case, here):
                 updated = _first_parameter(flow, row, call, histories.trained)
+                if not updated and lost.is_at(here, or_assigned=True):
+                    updated, is_gradient_lost = _leaf_of_gradient(case, row, call), True
+            if is_plain and not updated and not call.node_count and lost.is_at(here):
+                updated = _same_parameters(flow, row, call)
             for number in updated:
-                found[here][number] += 1
-        for here, counts in found.items():
+                found[here, is_gradient_lost][number] += 1
+        for (here, is_of_gradients), counts in found.items():
             repeated = [number for number, count in counts.items() if count >= _MIN_STEPS]
             if repeated:
-                yield self._finding(case, here, repeated, max(counts.values()))
+                yield self._finding(case, here, repeated, max(counts.values()), is_of_gradients=is_of_gradients)
 
-    def _finding(self, case: Case, here: Location, parameters: list[int], steps: int) -> Finding:
+    def _finding(
+        self, case: Case, here: Location, parameters: list[int], steps: int, *, is_of_gradients: bool
+    ) -> Finding:
         stays = "it stays as it is" if len(parameters) == 1 else "they stay as they are"
+        what = "gradients" if is_of_gradients else "values"
         return self.finding(
-            f"new values of {case.histories.together(parameters)} are computed {steps:,} times and never written back: "
-            + stays,
+            f"new {what} of {case.histories.together(parameters)} are computed {steps:,} times and never written back: "
+            + (stays if not is_of_gradients else ".grad stays as it is"),
             symptom="grad_wrong",
-            why="the assignment binds a variable to a new tensor, and leaves the parameter as it is",
-            fix="change the parameter in place, under torch.no_grad(): p.copy_(new), or p -= rate * p.grad, or use an "
+            why="the assignment binds a variable to a new tensor, and leaves "
+            + (".grad as it is" if is_of_gradients else "the parameter as it is"),
+            fix="change the gradient in place, g.sub_(...), or assign it: p.grad = g"
+            if is_of_gradients
+            else "change the parameter in place, under torch.no_grad(): p.copy_(new), or p -= rate * p.grad, or use an "
             "optimizer",
             location=here,
             tensors=names_of(case.dataflow, parameters),
@@ -105,10 +120,26 @@ _SUMS = frozenset({"sub", "add", "addcmul", "addcdiv"})
 _UPDATES = _SUMS | {"mul", "div", "lerp", "clamp", "clip", "clamp_min", "clamp_max"}
 
 
-def _may_update(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether it computes one tensor, or changes a copy, and nothing uses the result."""
-    is_update = call.kind == "operation" and _name(call) in _UPDATES and bool(call.inputs)
-    return is_update and not any(flow.users(use.tensor, row) for use in call.outputs)
+def _is_unused(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether it computes something, or changes a copy, and nothing uses the result."""
+    return bool(call.inputs) and bool(call.outputs) and not any(flow.users(use.tensor, row) for use in call.outputs)
+
+
+def _leaf_of_gradient(case: Case, row: int, call: Call) -> list[int]:
+    """The parameter of whose ``.grad`` a call makes a new one of its shape, before a step."""
+    histories, shape = case.histories, shape_of(case.dataflow, call.outputs[0].tensor)
+    leaves = (histories.leaves_of_gradients.get(use.tensor) for use in call.inputs)
+    own = [each for each in leaves if each is not None and each in histories.trained]
+    is_followed = case.dataflow.has_step_after(row) and len(set(own)) == 1
+    return own[:1] if is_followed and shape_of(case.dataflow, own[0]) == shape else []
+
+
+def _same_parameters(flow: Dataflow, row: int, call: Call) -> list[int]:
+    """The parameters of the same shape of which a call makes something, since the last step."""
+    shape, tensors = shape_of(flow, call.outputs[0].tensor), flow.log.tensors
+    above = flow.ancestors(call.outputs[0].tensor, row + 1, since=flow.step_before(row))
+    taken = {use.tensor for each in above for use in flow.log.calls[each].inputs}
+    return sorted(each for each in taken if tensors[each].role == "parameter" and shape_of(flow, each) == shape)
 
 
 def _name(call: Call) -> str:

@@ -15,6 +15,8 @@ from gradviz.analysis.rules.bases.losses.fits import ERRORS
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau, plateaus_by_hand
+from gradviz.analysis.rules.bases.sources.rates.summed_readings import added_to_readings
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -206,7 +208,15 @@ def _better_by_names(case: Case, schedule: Schedule) -> Better | None:
     if any(number < 0 for _, number in schedule.readings):
         return None  # It may be turned around.
     found = {_better_on(case.source_line(case.location_of_site(site)) or "") for site in sites}
+    if found == {None}:
+        found = {_better_in(each) for site in sites for each in _added_to_told(case, site) if "-" not in each} - {None}
     return next(iter(found)) if len(found) == 1 else None
+
+
+def _added_to_told(case: Case, site: int | None) -> Iterator[str]:
+    told = case.location_of_site(site)
+    lines = {} if told is None else case.capture.sources.get(told.file, {})
+    yield from added_to_readings(tree_of(lines), told.line) if told is not None and lines else ()
 
 
 def _better_on(line: str) -> Better | None:

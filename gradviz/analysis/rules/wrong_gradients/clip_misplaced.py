@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, two_lines
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, Symptom
 from gradviz.analysis.gradients.gradient_changes import (
@@ -18,6 +18,7 @@ from gradviz.analysis.gradients.gradient_changes import (
     steps_with_scaled,
 )
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.samples.inverted_clips import InvertedClip, inverted_clips
 from gradviz.analysis.rules.bases.sources.hooks_after_steps import ChangeAfterStep, changes_in_hooks_after_steps
 from gradviz.analysis.rules.bases.sources.iterators.clipped_iterators import line_of_empty_iterator
 
@@ -31,8 +32,9 @@ class ClipMisplaced(Rule):
     after its step; clipping before ``backward()``, when
     there is no gradient yet; clipping of no parameters, because another call has used up the iterator over them (a
     generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``
-    or another division by the scale of the loss, when gradients are still scaled; and steps of the optimizer itself,
-    without the scaler, which never unscale them.
+    or another division by the scale of the loss, when gradients are still scaled; steps of the optimizer itself,
+    without the scaler, which never unscale them; and clips by hand whose factor is upside down,
+    ``min(1, norm / bound)``.
 
     Why it matters
     --------------
@@ -79,6 +81,8 @@ class ClipMisplaced(Rule):
             yield self._of_sum(case, change)
         for change in changes_before_unscale(histories):
             yield self._scaled(case, change)
+        for inverted in inverted_clips(case):
+            yield self._inverted(case, inverted)
         error = case.capture.error
         is_refused = error is not None and _REFUSED in error.message
         for step in steps_with_scaled(histories, 1 if is_refused else _MIN_SCALED):
@@ -102,6 +106,18 @@ class ClipMisplaced(Rule):
             symptom_location=None if change.step is None else location_of_call(flow, change.step),
             tensors=names_of(flow, change.tensors),
             evidence={"call": call_words(calls[change.call]), "times": change.times},
+        )
+
+    def _inverted(self, case: Case, clip: InvertedClip) -> Finding:
+        location, scaled = two_lines(case.dataflow, clip.factor, clip.scaled)
+        return self.finding(
+            "gradients are multiplied by their norm over a bound, at most 1: large ones stay as they are, and small "
+            "ones become smaller",
+            symptom="grad_wrong",
+            why="a clip divides by the norm: the factor is upside down",
+            fix="multiply by the bound over the norm: (bound / (norm + 1e-6)).clamp(max=1)",
+            location=location,
+            symptom_location=scaled,
         )
 
     def _in_hook(self, case: Case, change: ChangeAfterStep) -> Finding:

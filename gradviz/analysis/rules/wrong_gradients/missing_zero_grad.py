@@ -24,6 +24,7 @@ from gradviz.analysis.gradients.leftover_gradients import (
 )
 from gradviz.analysis.gradients.players_of_one_backward import players_of_one_backward
 from gradviz.analysis.gradients.running_sums import RunningSums, running_sums
+from gradviz.analysis.gradients.steps_in_a_row import StepsInARow, steps_in_a_row
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -80,6 +81,8 @@ class MissingZeroGrad(Rule):
         for reused in events.reused:
             if not _have_optimizer_of_others(histories, reused):
                 yield self._reused(histories, reused)
+        for again in steps_in_a_row(histories):
+            yield self._again(histories, again)
         if events.discarded is not None and not _is_for_a_silent_step(histories, events.discarded.backward):
             yield self._discarded(histories, events.discarded)
         never_cleared = {tensor for reused in events.reused for tensor in reused.tensors}
@@ -124,6 +127,20 @@ class MissingZeroGrad(Rule):
             symptom_location=location_of_call(histories.flow, _step_around(histories, reused.step)),
             tensors=names_of(histories.flow, reused.tensors),
             evidence={"steps": reused.steps, "parameters": len(reused.tensors)},
+        )
+
+    def _again(self, histories: ParameterHistories, again: StepsInARow) -> Finding:
+        flow = histories.flow
+        name = optimizer_words(flow.log.optimizers[again.optimizer])
+        return self.finding(
+            f"{name} steps {again.each:,} times with the same gradients, after each of {again.times:,} backward calls",
+            severity="warning",
+            symptom="grad_wrong",
+            why="one step() changes the parameters of all groups; a second one goes on along gradients of a point that "
+            "is left behind, and counts as a step for momentum and averages",
+            fix="call step() once after backward(), outside of the loop over the groups",
+            location=location_of_call(flow, again.step),
+            evidence={"steps": again.each, "backward_calls": again.times},
         )
 
     def _discarded(self, histories: ParameterHistories, discarded: DiscardedGradients) -> Finding:

@@ -49,6 +49,46 @@ def decays_by_hand(flow: Dataflow) -> list[Decay]:
     return list(decays.values())
 
 
+def growths_by_hand(flow: Dataflow) -> list[Decay]:
+    """The last call, for each parameter, that takes a part of it off its gradient, of those that do so again and again:
+    the opposite of a decay."""
+    found: dict[int, list[Decay]] = defaultdict(list)
+    backwards = flow.rows_of_kind("backward")
+    for row in range(backwards[0] if backwards else len(flow.log.calls), len(flow.log.calls)):
+        call = flow.log.calls[row]
+        if call.kind != "operation" or plain_name(call.function).removeprefix("_foreach_") not in ("add", "sub"):
+            continue
+        for each in flow.lists.singles(row):
+            parameter = _parameter_of_gradient(flow, each)
+            number = None if parameter is None else _part_taken(flow, row, each, parameter)
+            if parameter is not None and number is not None and -_HALF <= number < 0:
+                found[parameter].append(Decay(row, parameter, number))
+    return [each[-1] for each in found.values() if len(each) >= _MIN_TIMES]
+
+
+def _parameter_of_gradient(flow: Dataflow, call: Call) -> int | None:
+    """The parameter whose gradient is the first of two tensors that a call takes."""
+    is_plain = len(call.inputs) == _BOTH and not call.function.endswith("__rsub__")
+    of = flow.log.tensors[call.inputs[0].tensor].gradient_of if is_plain else None
+    return of if of is not None and _is_trained(flow, of) else None
+
+
+def _part_taken(flow: Dataflow, row: int, call: Call, parameter: int) -> float | None:
+    """By which number of the parameter a call makes the gradient larger; below 0 where it takes it off."""
+    number = number_of(call, "alpha", missing=1.0) * (-1 if plain_name(call.function) == "sub" else 1)
+    added, before = call.inputs[1].tensor, row
+    for _ in range(_BOTH):
+        if flow.memory_of(added) == flow.memory_of(parameter):
+            return number
+        made = flow.newest_producer(added, before)
+        maker = None if made is None else flow.lists.single(made, added)
+        if made is None or maker is None or plain_name(maker.function) != "mul" or len(maker.inputs) != 1:
+            return None
+        number *= number_of(maker, "1", "0", "other", missing=1.0)
+        added, before = maker.inputs[0].tensor, made
+    return None
+
+
 def _is_trained(flow: Dataflow, tensor: int) -> bool:
     logged = flow.log.tensors[tensor]
     return logged.role == "parameter" or (logged.requires_grad and logged.is_leaf)
