@@ -8,10 +8,18 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import blamed_call
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, callers, line_that_gave, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    callers,
+    class_of,
+    line_that_gave,
+    location_of_call,
+    plain_name,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.graph.model import CallSite
+from gradviz.graph.traversal import scopes_around
 
 
 class BetterLine(Struct, frozen=True):
@@ -86,7 +94,7 @@ def _outside(flow: Dataflow, row: int) -> tuple[CallSite, CallSite] | None:
     """The user's own line of a call, and the one that called the function it is in; None if a library called that."""
     sites = flow.log.call_sites
     own, site = flow.line_of(row), flow.log.calls[row].call_site
-    if own is None or own.is_library or _function_of(own) in ("", "<module>"):
+    if own is None or own.is_library or _function_of(own) == "<module>":
         return None
     is_inside = True
     while site is not None:
@@ -94,14 +102,21 @@ def _outside(flow: Dataflow, row: int) -> tuple[CallSite, CallSite] | None:
         if not each.is_library:
             is_inside = False
             if (each.file, _function_of(each)) != (own.file, _function_of(own)):
-                return own, each
-        elif not is_inside and not each.function.endswith(_CALLS_MODULES):
+                return (own, each) if _is_called_by(flow, row, own, each) else None
+        elif not is_inside and not each.function.endswith("Module._call_impl"):
             return None
         site = each.caller
     return None
 
 
-_CALLS_MODULES = ("Module._call_impl", "Module._wrapped_call_impl")
+def _is_called_by(flow: Dataflow, row: int, own: CallSite, caller: CallSite) -> bool:
+    """Whether a method of a module is called where the record says: torch's own modules, such as ``Sequential``, leave
+    no line between those of two modules."""
+    scopes = flow.log.scopes
+    around = [scopes[scope].class_name for scope in scopes_around(scopes, flow.log.calls[row].scope)]
+    name = class_of(own).rpartition(".")[2]
+    outer = around[around.index(name) + 1 :] if name in around else []
+    return not outer or outer[0] == class_of(caller).rpartition(".")[2]
 
 
 def _function_of(line: CallSite) -> str:
