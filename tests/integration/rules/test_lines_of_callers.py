@@ -201,6 +201,20 @@ for step in range(6):
 """
         + TRAIN,
     ),
+    "weights of a layer that another one makes, by vector_to_parameters": (
+        "data_access",
+        """
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+trunk, layer = nn.Linear(4, 4), nn.Linear(4, 2)
+made = nn.Linear(3, parameters_to_vector(layer.parameters()).numel())
+optimizer = torch.optim.SGD([*trunk.parameters(), *made.parameters()], lr=0.1)
+for step in range(4):
+    x, task = torch.randn(8, 4), torch.randn(3)
+    vector_to_parameters(made(task), layer.parameters())  # HERE
+    loss = (layer(trunk(x)) - x[:, :2]).square().mean()
+"""
+        + TRAIN,
+    ),
     "two layers with a softmax over one element": (
         "zero_gradient_op",
         """
