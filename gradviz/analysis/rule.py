@@ -43,6 +43,14 @@ class Rule(ABC):
     """Whether it only tells what it sees, without a cause: any finding of another rule on the same tensors replaces
     its own, and so does an alarm that names no tensors."""
 
+    is_general: ClassVar[bool] = False
+    """Whether its words fit many mistakes, which other rules tell more precisely: a finding of another rule that joins
+    the same two lines, about some of the same tensors, replaces its own."""
+
+    comes_later: ClassVar[bool] = False
+    """Whether what it finds may have many causes, or only makes training slower: among findings that are as severe,
+    those of other rules come first."""
+
     needs: ClassVar[tuple[str, ...]] = ()
     """What the recorder must have read from torch, by names of `Capture.missing`; without it the rule cannot run."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +30,8 @@ class CheckResult(Struct, frozen=True):
     """The result of a check."""
 
     findings: tuple[Finding, ...]
-    """The most severe first; ties in the order of the rules, those that know no cause last."""
+    """The most severe first; then those of rules that name a mistake, then those that `Rule.comes_later` or
+    `Rule.is_last_resort` puts behind them; ties in the order of the rules."""
     rules: tuple[str, ...]
     """Codes of the rules that ran to the end."""
     not_looked_for: tuple[SkippedRule, ...] = ()
@@ -88,9 +90,14 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
             findings += found
             completed.append(rule)
     kept = _merged(_without_explained(findings, completed, _first_names(case)))
-    last = {rule.code for rule in completed if rule.is_last_resort}
-    kept.sort(key=lambda finding: (SEVERITIES.index(finding.severity), finding.code in last))
+    kept.sort(key=_order_of(completed))
     return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(skipped))
+
+
+def _order_of(rules: Iterable[type[Rule]]) -> Callable[[Finding], tuple[int, int]]:
+    """The only place that decides which finding a user reads first."""
+    places = {rule.code: 2 if rule.is_last_resort else 1 if rule.comes_later else 0 for rule in rules}
+    return lambda finding: (SEVERITIES.index(finding.severity), places.get(finding.code, 0))
 
 
 def _why_not(rule: type[Rule], case: Case) -> str | None:
@@ -113,7 +120,21 @@ def _first_names(case: Case) -> dict[str, str]:
     """By each dotted name of a parameter, its first one: rules that read graphs may know it by another one."""
     log = case.dataflow.log
     tensors = (log.tensors[number] for number in log.parameters)
-    return {name: tensor.names[0] for tensor in tensors for name in tensor.names if "." in name}
+    names = {name: tensor.names[0] for tensor in tensors for name in tensor.names if "." in name}
+    return {name: _before_reparametrization(first, names) for name, first in names.items()}
+
+
+def _before_reparametrization(name: str, known: Container[str]) -> str:
+    """The name that a weight had before ``weight_norm`` and the like made other parameters of it: a finding about one
+    of the two explains a finding about the other."""
+    found = _REPARAMETRIZED.search(name)
+    if found is None or (found["factor"] and name[:-1] + _OTHER_FACTOR[found["factor"]] not in known):
+        return name
+    return name[: found.start()] + (found["new"] or found["old"])
+
+
+_REPARAMETRIZED = re.compile(r"(?:parametrizations\.(?P<new>\w+)\.original\d*|(?P<old>\w+)_(?:(?P<factor>[gv])|orig))$")
+_OTHER_FACTOR = {"g": "v", "v": "g"}
 
 
 def _without_explained(
@@ -129,16 +150,32 @@ def _without_explained(
     others = [finding for finding in findings if finding.code not in last]
     causes = tuple(finding.cause for finding in others)
     deeper = {rule.code: (*rule.yields_to, *(causes if rule.is_last_resort else ())) for rule in known}
+    general = {rule.code for rule in known if rule.is_general}
     is_told = any(finding.is_alarm and not finding.tensors for finding in others)
     return [
         finding
         for finding, names in zip(findings, tensors, strict=True)
         if not (is_told and finding.code in last)
+        and not _is_told_precisely(finding, findings, general)
         and not any(
             explained.get(name, set()).intersection((*names, (finding.severity, finding.location)))
             for name in deeper.get(finding.code, ())
         )
     ]
+
+
+def _is_told_precisely(finding: Finding, findings: Iterable[Finding], general: Container[str]) -> bool:
+    """Whether a rule with more precise words joins the same two lines."""
+    if finding.code not in general or finding.location is None or finding.symptom_location is None:
+        return False
+    lines, tensors = {finding.location, finding.symptom_location}, {*finding.tensors}
+    return any(
+        other.is_alarm
+        and other.code not in general
+        and {other.location, other.symptom_location} == lines
+        and not tensors.isdisjoint(other.tensors)
+        for other in findings
+    )
 
 
 def _lines_explained(finding: Finding) -> Iterator[tuple[Severity, Location]]:

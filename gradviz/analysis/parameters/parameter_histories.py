@@ -345,7 +345,8 @@ class ParameterHistories:
 
     @cached_property
     def untrained(self) -> tuple[int, ...]:
-        """Leaves that get gradients but never change: no optimizer has them, and no call writes to them.
+        """Leaves that get gradients but never change: no optimizer has them, and no call writes to them or gives
+        them other memory, as a network does that makes the weights of another one.
 
         Only writes after the first gradient count, because earlier writes set the initial values. Empty if nothing is
         trained at all. A copy whose gradients are passed to a trained leaf needs no step.
@@ -366,7 +367,8 @@ class ParameterHistories:
         return {number: row for row in reversed(self.reached_by) for number in self.reached_by[row]}
 
     def _is_changed(self, number: int, after: int) -> bool:
-        return bool(self.flow.changes(number, after, len(self.log.calls)))
+        replaced = self.flow.data_replacements(number)[-1:]
+        return bool(self.flow.changes(number, after, len(self.log.calls))) or any(row > after for row in replaced)
 
     @cached_property
     def callers_of_flagging(self) -> dict[tuple[str, int], set[int]]:

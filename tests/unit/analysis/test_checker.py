@@ -56,6 +56,30 @@ class OfTwoTowers(Rule):
         yield self.finding("tanh is overwritten", location=Location("train.py", 5), tensors=("scale",))
 
 
+class Steep(Rule):
+    code, name, severity, comes_later = "GV204", "vanishing_chain", "warning", True
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield self.finding("the gradient vanishes", location=Location("train.py", 3), tensors=("v",))
+
+
+class OfBothLines(Rule):
+    code, name, severity, is_general = "GV601", "missing_zero_grad", "error", True
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        first, second = Location("train.py", 3), Location("train.py", 5)
+        for tensor in ("w", "b"):
+            yield self.finding(f"{tensor} is not cleared", location=second, symptom_location=first, tensors=(tensor,))
+
+
+class OfTheLoop(Rule):
+    code, name, severity = "GV633", "sampling_gradients_kept", "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        first, second = Location("train.py", 3), Location("train.py", 5)
+        yield self.finding("a loop leaves gradients", location=first, symptom_location=second, tensors=("w",))
+
+
 class Broken(Rule):
     code, name, severity = "GV999", "broken", "error"
 
@@ -80,6 +104,17 @@ def messages(*rules: type[Rule]) -> list[str]:
 
 def test_the_most_severe_findings_come_first() -> None:
     assert messages(Rounded, Deep) == ["w is cut off", "round has no slope"]
+
+
+def test_what_may_have_many_causes_comes_after_findings_that_are_as_severe() -> None:
+    assert messages(Steep, Rounded) == ["round has no slope", "the gradient vanishes"]
+    assert messages(Steep, Rounded, Deep)[0] == "w is cut off"
+
+
+def test_two_lines_that_a_rule_with_more_precise_words_joins_are_told_once() -> None:
+    assert messages(OfBothLines) == ["w is not cleared", "b is not cleared"]
+    assert messages(OfBothLines, OfTheLoop) == ["b is not cleared", "a loop leaves gradients"]
+    assert messages(OfBothLines, Deep) == ["w is not cleared", "b is not cleared", "w is cut off"]
 
 
 def test_a_finding_that_another_rule_explains_is_left_out() -> None:

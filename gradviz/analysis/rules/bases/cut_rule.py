@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
@@ -20,21 +19,13 @@ from gradviz.analysis.dataflow.tensor_words import name_of, together
 from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, Location, NodeAt, Severity
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.cut_inputs import dead_inputs
+from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_outside_helper
 from gradviz.graph.call_log import Call
 
 _MAX_CALLS = 6
 _MAX_NODES = 20
 _MAX_STEPS = 10_000
 """The most tensors that are visited to find a node that still exists."""
-
-
-class BetterLine(Struct, frozen=True):
-    """A line to change instead of the one that cuts."""
-
-    location: Location
-    words: str
-    """Why it is the one to change; the end of the message."""
-    fix: str
 
 
 class CutRule(Rule):
@@ -78,7 +69,8 @@ class CutRule(Rule):
         return None
 
     def _finding(self, case: Case, flow: Dataflow, found: CutOff, severity: Severity) -> Finding:
-        better, cut = self.better_line(case, found), self._location(case, flow, found)
+        better = self.better_line(case, found) or line_outside_helper(case, found)
+        cut = self._location(case, flow, found)
         location = cut if better is None else better.location
         text = None if better is not None else case.source_line(location)
         names = [case.tensor_name(number) for number in found.tensors]

@@ -40,6 +40,7 @@ class SteepChain(Rule):
     other."""
 
     severity = "warning"
+    comes_later = True
     symptom: ClassVar[Literal["vanishing", "exploding"]]
     why: ClassVar[str]
     fix: ClassVar[str]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
@@ -25,9 +26,13 @@ class ZeroGradientRule(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         # Where a loss compares the same values, the zeros behind the comparison have no cause of their own.
         told = {case.location_of_call(term.made) for term in case.zero_terms if not term.is_held}
+        alike: dict[Hashable, list[ZeroGradient]] = {}
         for zero in case.zero_gradients:
             if zero.cause == self.name and _own_line(case, zero) not in told:
-                yield self._finding(case, zero)
+                says = zero.graph, _own_line(case, zero), zero.blamed_site, zero.other_site, self._says(case, zero)
+                alike.setdefault(says, []).append(zero)
+        for zeros in alike.values():
+            yield self._finding(case, _joined(zeros))
         for branch in case.flat_branches:
             if branch.cause == self.name:
                 yield self._of_branch(case, branch)
@@ -73,14 +78,7 @@ class ZeroGradientRule(Rule):
         )
 
     def _finding(self, case: Case, zero: ZeroGradient) -> Finding:
-        graph = case.graphs[zero.graph]
-        node = graph.nodes[zero.node]
-        operation = operation_word(node.name)
-        if zero.call is not None:
-            operation = call_words(case.dataflow.log.calls[zero.call]).removesuffix("()")
-            rounding = case.dataflow.log.calls[zero.call].scalars.get("rounding_mode")
-            if operation == "div" and isinstance(rounding, str):
-                operation = rounding
+        node, operation = case.graphs[zero.graph].nodes[zero.node], _operation(case, zero)
         own_line = _own_line(case, zero)
         location = case.location_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         also = own_line if zero.other_site is None else case.location_of_site(zero.other_site)
@@ -88,8 +86,7 @@ class ZeroGradientRule(Rule):
         if wrong_use is not None:
             location = wrong_use[0]
         return self.finding(
-            f"{together(zero.leaves)} got a gradient of exactly zero at {_steps(zero)}: "
-            f"{self.verdict(zero, operation)}{_since(case, zero)}",
+            f"{together(zero.leaves)} got a gradient of exactly zero {self._says(case, zero)}",
             symptom="grad_zero",
             why=self.why(zero, operation),
             fix=wrong_use[1]
@@ -104,6 +101,27 @@ class ZeroGradientRule(Rule):
             nodes=case.nodes_in(zero.graph, (zero.node, *zero.leaf_nodes)),
             evidence=_evidence(zero),
         )
+
+    def _says(self, case: Case, zero: ZeroGradient) -> str:
+        return f"at {_steps(zero)}: {self.verdict(zero, _operation(case, zero))}{_since(case, zero)}"
+
+
+def _joined(zeros: Sequence[ZeroGradient]) -> ZeroGradient:
+    """Those of one line, which may run for several modules, as one."""
+    return replace(
+        zeros[0],
+        leaves=tuple(dict.fromkeys(leaf for zero in zeros for leaf in zero.leaves)),
+        leaf_nodes=tuple(dict.fromkeys(node for zero in zeros for node in zero.leaf_nodes)),
+    )
+
+
+def _operation(case: Case, zero: ZeroGradient) -> str:
+    """What users call the operation that sends zero."""
+    if zero.call is None:
+        return operation_word(case.graphs[zero.graph].nodes[zero.node].name)
+    call = case.dataflow.log.calls[zero.call]
+    operation, rounding = call_words(call).removesuffix("()"), call.scalars.get("rounding_mode")
+    return rounding if operation == "div" and isinstance(rounding, str) else operation
 
 
 def _own_line(case: Case, zero: ZeroGradient) -> Location | None:

@@ -7,8 +7,8 @@ import re
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.cut_rule import BetterLine, CutRule
-from gradviz.analysis.rules.bases.detached_for_others import line_that_uses
+from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_that_uses
+from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 
 class DataAccess(CutRule):

@@ -10,7 +10,8 @@ from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import callers, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
-from gradviz.analysis.rules.bases.cut_rule import BetterLine, CutRule
+from gradviz.analysis.rules.bases.cut_lines import BetterLine
+from gradviz.analysis.rules.bases.cut_rule import CutRule
 from gradviz.analysis.rules.bases.sources.cached_results import function_on, line_that_keeps_result
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
 from gradviz.graph.model import CallSite

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_that_takes_chosen
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 from gradviz.graph.call_log import Call
 
@@ -70,6 +72,9 @@ class NonDifferentiableOp(CutRule):
             "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
             "rsample() for sample()), or a straight-through estimate"
         )
+
+    def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
+        return line_that_takes_chosen(case, found)
 
 
 def _has_values_beside(flow: Dataflow, call: Call) -> bool:

@@ -45,6 +45,7 @@ class TensorRewrap(CutRule):
 
     code = "GV106"
     name = "tensor_rewrap"
+    yields_to = ("stale_optimizer_params",)
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         if found.cut.kind == "parameter":

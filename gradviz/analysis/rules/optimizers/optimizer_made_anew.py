@@ -59,6 +59,7 @@ class OptimizerMadeAnew(Rule):
     name = "optimizer_made_anew"
     severity = "warning"
     yields_to = ("state_stays_zero",)
+    comes_later = True
 
     def check(self, case: Case) -> Iterator[Finding]:
         by_line: dict[tuple[Location, frozenset[int]], list[int]] = defaultdict(list)

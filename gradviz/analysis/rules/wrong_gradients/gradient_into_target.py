@@ -68,7 +68,7 @@ class GradientIntoTarget(Rule):
     code = "GV612"
     name = "gradient_into_target"
     severity = "warning"
-    yields_to = ("straight_through_reversed",)
+    yields_to = ("straight_through_reversed", "stale_optimizer_params")
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

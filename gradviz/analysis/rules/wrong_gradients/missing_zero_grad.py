@@ -72,6 +72,7 @@ class MissingZeroGrad(Rule):
     name = "missing_zero_grad"
     severity = "error"
     yields_to = ("not_stepped", "wrong_optimizer")
+    is_general = True
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

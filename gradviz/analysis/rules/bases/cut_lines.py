@@ -1,0 +1,218 @@
+"""The line to edit, where it is another one than that of the cut: what cuts has to be as it is, or serves others."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import blamed_call
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    callers,
+    class_of,
+    line_that_gave,
+    location_of_call,
+    plain_name,
+)
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Location, location_of_line
+from gradviz.graph.model import CallSite
+from gradviz.graph.traversal import scopes_around
+
+
+class BetterLine(Struct, frozen=True):
+    """A line to change instead of the one that cuts."""
+
+    location: Location
+    words: str
+    """Why it is the one to change; the end of the message."""
+    fix: str
+
+
+# -- a function that detaches what it is given, which one loss needs as it is ------------------------------------------
+
+
+def line_that_uses(case: Case, found: CutOff) -> BetterLine | None:
+    """The line that gave a tensor to such a function, as to the pool of older samples of a discriminator."""
+    if found.is_refused or found.is_partial or not _is_needed_elsewhere(case.dataflow, found):
+        return None
+    location = _line_that_called(case, found)
+    cut = at_line(case.dataflow.line_of(found.cut.call))
+    return None if location is None else BetterLine(location, f"another loss needs it{cut}", _FIX)
+
+
+_FIX = "compute this loss from the tensor itself, and give it to the function that detaches it only for the other loss"
+
+
+def _is_needed_elsewhere(flow: Dataflow, found: CutOff) -> bool:
+    """Whether another loss is computed from the detached tensor, too, and has a gradient: that of a discriminator."""
+    calls, own = flow.log.calls, flow.log.calls[found.backward].call_site
+    below = {row for tensor in found.cut.dead_outputs for row in flow.descendants(tensor, found.cut.call)}
+    others = (calls[row] for row in below if calls[row].kind == "backward" and calls[row].call_site != own)
+    return any(use.requires_grad for call in others for use in call.roots)
+
+
+def _line_that_called(case: Case, found: CutOff) -> Location | None:
+    """The line that called the function with the cut; None if that function computes what it cuts itself."""
+    flow, cut = case.dataflow, found.cut
+    makers = [flow.newest_producer(tensor, cut.call) for tensor in cut.live_inputs]
+    lines = [None if maker is None else line_that_gave(flow, cut.call, maker) for maker in makers]
+    return location_of_line(lines[0]) if lines and None not in lines else None
+
+
+# -- a function that does nothing but hand its arguments on without a gradient -----------------------------------------
+
+
+def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
+    """The line that calls a function with the cut, if this function computes nothing: what it does is meant, and who
+    calls it may not want it."""
+    flow = case.dataflow
+    outside = _outside(flow, blamed_call(flow, found)) if found.cut.kind in _BY_CALLS else None
+    if outside is None:
+        return None
+    own, caller = outside
+    makers = [flow.newest_producer(tensor, found.cut.call) for tensor in found.cut.live_inputs]
+    if not makers or any(maker is None or _calls_for(flow, maker, own) for maker in makers):
+        return None
+    if not _only_hands_on(flow, own):
+        return None
+    name = _function_of(own).rpartition(".")[2]
+    return BetterLine(
+        Location(caller.file, caller.line),
+        f"{name}() does nothing else, and this line calls it",
+        f"use the tensor itself here, without {name}(); if a log or a cache needs it without a history, give "
+        f"{name}() only what the loss does not use",
+    )
+
+
+_BY_CALLS = ("detach", "data", "value", "numpy")
+
+
+def _outside(flow: Dataflow, row: int) -> tuple[CallSite, CallSite] | None:
+    """The user's own line of a call, and the one that called the function it is in; None if a library called that."""
+    sites = flow.log.call_sites
+    own, site = flow.line_of(row), flow.log.calls[row].call_site
+    if own is None or own.is_library or _function_of(own) == "<module>":
+        return None
+    is_inside = True
+    while site is not None:
+        each = sites[site]
+        if not each.is_library:
+            is_inside = False
+            if (each.file, _function_of(each)) != (own.file, _function_of(own)):
+                return (own, each) if _is_called_by(flow, row, own, each) else None
+        elif not is_inside and not each.function.endswith("Module._call_impl"):
+            return None
+        site = each.caller
+    return None
+
+
+def _is_called_by(flow: Dataflow, row: int, own: CallSite, caller: CallSite) -> bool:
+    """Whether a method of a module is called where the record says: torch's own modules, such as ``Sequential``, leave
+    no line between those of two modules."""
+    scopes = flow.log.scopes
+    around = [scopes[scope].class_name for scope in scopes_around(scopes, flow.log.calls[row].scope)]
+    name = class_of(own).rpartition(".")[2]
+    outer = around[around.index(name) + 1 :] if name in around else []
+    return not outer or outer[0] == class_of(caller).rpartition(".")[2]
+
+
+def _function_of(line: CallSite) -> str:
+    """The function that a line is in, without the comprehensions inside."""
+    name = line.function
+    while name.endswith(_COMPREHENSIONS):
+        name = name.rpartition("<")[0].removesuffix(".").removesuffix("<locals>").removesuffix(".")
+    return name
+
+
+_COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
+
+
+def _calls_for(flow: Dataflow, row: int, own: CallSite) -> bool:
+    """Whether a function made a call, itself or through others."""
+    return any((line.file, _function_of(line)) == (own.file, _function_of(own)) for line in callers(flow, row))
+
+
+def _only_hands_on(flow: Dataflow, own: CallSite) -> bool:
+    """Whether a function makes no calls but those that give the same values in another form."""
+    key = (own.file, _function_of(own))
+    sites = flow.log.call_sites
+    inside = {number for number, _ in enumerate(sites) if _is_own_of(flow, number, key)}
+    return all(plain_name(call.function) in _SAME_VALUES for call in flow.log.calls if call.call_site in inside)
+
+
+def _is_own_of(flow: Dataflow, site: int, key: tuple[str, str]) -> bool:
+    line = flow.line(site)
+    return line is not None and (line.file, _function_of(line)) == key
+
+
+_SAME_VALUES = frozenset({
+    "detach", "detach_", "clone", "data", "__get__", "data.__get__", "cpu", "cuda", "to", "float", "double", "numpy",
+    "__array__", "item", "tolist", "contiguous", "copy_", "requires_grad_",
+})  # fmt: skip
+
+
+# -- a choice, which has no derivative, of what a trained part takes or computes ---------------------------------------
+
+
+def line_that_takes_chosen(case: Case, found: CutOff) -> BetterLine | None:
+    """The line that takes rows, or puts the results of rows, by what was chosen, and leaves out how good it was.
+
+    The choice itself cannot have a gradient: a router or a pooling learns from its score in the result.
+    """
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    if found.is_refused or plain_name(calls[found.cut.call].function) not in _CHOOSES:
+        return None
+    row = next((row for row in found.cut_path.calls[1:] if calls[row].live_inputs), None)
+    if row is None or plain_name(calls[row].function) not in _TAKES_ROWS | _PUTS_ROWS or not _is_of_samples(flow, row):
+        return None
+    location = location_of_call(flow, _put_back(flow, row, found) or row)
+    if location is None or location == location_of_call(flow, found.cut.call):
+        return None
+    return BetterLine(location, _UNWEIGHED, _WEIGH)
+
+
+_CHOOSES = frozenset({"topk", "max", "argmax", "sort", "argsort"})
+_TAKES_ROWS = frozenset({"getitem", "gather", "take_along_dim", "index_select", "masked_select"})
+_PUTS_ROWS = frozenset({"setitem", "index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_"})
+_MATRICES = 3
+"""Axes of a parameter with a matrix for each of several experts."""
+_UNWEIGHED = "what this line takes by it is not weighed with the score by which it was chosen"
+_WEIGH = (
+    "multiply what is taken, or what is computed with it, by the score of what was chosen, as topk and max return it "
+    "beside the index: the score has a derivative, the choice has none"
+)
+
+
+def _is_of_samples(flow: Dataflow, row: int) -> bool:
+    """Whether rows of samples are taken, or weights of experts: not the entries of a table, such as codes, which an
+    encoder is compared with."""
+    for use in flow.log.calls[row].live_inputs:
+        if use.is_live_leaf:
+            return len(shape_of(flow, use.tensor)) >= _MATRICES
+        above = flow.ancestors(use.tensor, row, flow.step_before(row))
+        if any(
+            not given.requires_grad and shape_of(flow, given.tensor)
+            for each in above
+            for given in flow.log.calls[each].inputs
+        ):
+            return True
+    return False
+
+
+def _put_back(flow: Dataflow, row: int, found: CutOff) -> int | None:
+    """The call that puts the results for the taken rows at their places, by the same index."""
+    calls = flow.log.calls
+    live = {use.tensor for use in calls[row].live_inputs}
+    return next(
+        (
+            user
+            for use in calls[row].inputs
+            if use.tensor not in live
+            for user in flow.users(use.tensor, row)
+            if user < found.backward and plain_name(calls[user].function) in _PUTS_ROWS and calls[user].live_inputs
+        ),
+        None,
+    )
