@@ -166,6 +166,44 @@ for step in range(4):
     loss.backward()
     optimizer.step()
 """
+RIGHT = {
+    "skip connections of which the last is what arrives": """
+class Skips(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+        self.up = nn.ModuleList([nn.Linear(4, 4) for _ in range(2)])
+    def forward(self, x):
+        kept = []
+        for layer in self.down:
+            x = layer(x).tanh()
+            kept.append(x)
+        for layer in self.up:
+            x = layer(x + kept.pop()).tanh()
+        return x
+net = Skips()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    loss = (net(torch.randn(8, 4)) - 0.3).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    "a scaled gradient, also where gradients are off": """
+size, net = nn.Parameter(torch.tensor([0.3, 0.2])), nn.Linear(2, 1)
+optimizer = torch.optim.SGD([size, *net.parameters()], lr=0.1)
+def scaled(x):
+    return x.detach() + 0.1 * (x - x.detach())
+for step in range(4):
+    x = torch.randn(8, 2)
+    loss = (net(x / scaled(size)) - 0.3).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        print((net(x / scaled(size)) - 0.3).square().mean())
+""",
+}
 WRAPPED = """
 class Passing(torch.optim.Optimizer):
     def __init__(self, inner):
@@ -261,3 +299,9 @@ def test_batch_normalizations_that_are_held_by_their_class_are_right(
 ) -> None:
     script = HEAD + FINE_TUNED.format(apply=apply, hold="" if apply == "net.eval()" else HOLD)
     assert [each.cause for each in alarms(script, tmp_path)] == causes
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_code_that_looks_as_if_something_met_itself_is_right(case: str, tmp_path: Path) -> None:
+    found = {each.cause for each in alarms(HEAD + RIGHT[case], tmp_path)}
+    assert found.isdisjoint({"added_to_itself", "difference_with_itself"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -76,29 +77,34 @@ class AddedToItself(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow, told = case.dataflow, set[int | None]()
+        flow = case.dataflow
+        lines: dict[int, list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if call.call_site in told or call.scope is None or not _may_add(call):
-                continue
-            tensor = next((each for one in flow.lists.singles(row) if (each := _doubled(flow, row, one))), None)
-            is_own = call.call_site is not None and not flow.log.call_sites[call.call_site].is_library
-            if (
-                tensor is not None
-                and is_own
-                and len(shape_of(flow, tensor)) >= _BATCH
-                and flow.is_by_program(call)
-                and flow.has_step_after(row)
-            ):
-                told.add(call.call_site)
-                words = tensor_words(flow, tensor)
-                yield self.finding(
-                    f"{words} is added to itself: the sum is twice the same, and the input of the module is not in it",
-                    symptom="grad_wrong",
-                    why="a name that got a new value on the way does not stand for the input any more, so this is no "
-                    "residual connection",
-                    fix="give the results on the way another name, and add the input to the last one: x + h",
-                    location=location_of_call(flow, row),
-                )
+            if call.call_site is not None and call.scope is not None and _may_add(call) and flow.has_step_after(row):
+                lines[call.call_site].append(row)
+        for site, rows in lines.items():
+            found = [] if flow.log.call_sites[site].is_library else [_added_to_itself(flow, row) for row in rows]
+            # A line that adds other tensors as well, in the rounds of a loop, adds what it should.
+            if found and found[0] is not None and None not in found:
+                yield self._finding(flow, rows[0], found[0])
+
+    def _finding(self, flow: Dataflow, row: int, tensor: int) -> Finding:
+        return self.finding(
+            f"{tensor_words(flow, tensor)} is added to itself: the sum is twice the same, and the input of the module "
+            "is not in it",
+            symptom="grad_wrong",
+            why="a name that got a new value on the way does not stand for the input any more, so this is no residual "
+            "connection",
+            fix="give the results on the way another name, and add the input to the last one: x + h",
+            location=location_of_call(flow, row),
+        )
+
+
+def _added_to_itself(flow: Dataflow, row: int) -> int | None:
+    """The tensor of a batch that a call of the program adds to itself."""
+    tensor = next((each for one in flow.lists.singles(row) if (each := _doubled(flow, row, one))), None)
+    is_told = tensor is not None and len(shape_of(flow, tensor)) >= _BATCH and flow.is_by_program(flow.log.calls[row])
+    return tensor if is_told else None
 
 
 _BATCH = 2

@@ -68,7 +68,7 @@ class DifferenceWithItself(Rule):
             if call.call_site in told:
                 continue
             found = next((each for each in flow.lists.singles(row) if _is_of_one_memory(flow, each, trained)), None)
-            if found is not None:
+            if found is not None and _is_kept_since_a_step(flow, row, found):
                 told.add(call.call_site)
                 yield self._finding(flow, row, found)
         for location in _lines_of_arrays(case, trained):
@@ -102,6 +102,14 @@ class DifferenceWithItself(Rule):
 
 _BOTH = 2
 _DIFFERENCES = frozenset({"sub", "subtract", "dist", "mse_loss", "l1_loss"})
+
+
+def _is_kept_since_a_step(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether one of the two was taken before the last step. ``x - x.detach()``, as in a straight-through estimator, is
+    zero on purpose."""
+    taken = [use.tensor for use in call.inputs if flow.log.tensors[use.tensor].role != "parameter"]
+    made = [flow.newest_producer(tensor, row) for tensor in taken]
+    return any(each is None or each < flow.step_before(row) for each in made)
 
 
 def _is_of_one_memory(flow: Dataflow, call: Call, trained: set[int | None]) -> bool:
