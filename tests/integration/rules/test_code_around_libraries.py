@@ -189,6 +189,23 @@ for step in range(4):
     loss.backward()
     optimizer.step()
 """,
+    "a rate that is set for each update of several batches": """
+net, batch_size, num_steps, total_timesteps = nn.Linear(2, 1), 16, 16, 96
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+num_updates = total_timesteps // batch_size
+for update in range(1, num_updates + 1):
+    frac = 1.0 - (update - 1.0) / num_updates
+    optimizer.param_groups[0]["lr"] = frac * 0.1
+    seen = []
+    for step in range(0, num_steps):
+        seen.append(torch.randn(2))
+    batch = torch.stack(seen)
+    for start in range(0, batch_size, 4):
+        loss = (net(batch[start : start + 4]) - 0.3).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
     "a scaled gradient, also where gradients are off": """
 size, net = nn.Parameter(torch.tensor([0.3, 0.2])), nn.Linear(2, 1)
 optimizer = torch.optim.SGD([size, *net.parameters()], lr=0.1)
@@ -302,6 +319,6 @@ def test_batch_normalizations_that_are_held_by_their_class_are_right(
 
 
 @pytest.mark.parametrize("case", RIGHT)
-def test_code_that_looks_as_if_something_met_itself_is_right(case: str, tmp_path: Path) -> None:
+def test_code_that_looks_like_a_mistake_of_names_or_counts_is_right(case: str, tmp_path: Path) -> None:
     found = {each.cause for each in alarms(HEAD + RIGHT[case], tmp_path)}
-    assert found.isdisjoint({"added_to_itself", "difference_with_itself"})
+    assert found.isdisjoint({"added_to_itself", "difference_with_itself", "schedule_counts_batches"})

@@ -112,6 +112,9 @@ class ScheduleCountsBatches(Rule):
 _MADE_FOR_A_LENGTH = frozenset({"OneCycleLR", "CosineAnnealingLR", "LinearLR", "PolynomialLR"})
 _STEPS_OF_EACH_MOVE = 3
 _MIN_MOVES = 2
+_MOST_FALLEN = 0.5
+"""What is left of a rate, as a part of the first: one that is asked once for each of three batches goes a third of its
+way, on which a cosine loses a quarter."""
 _MAX_DIFFERENCE = 0.1
 """Between the length and the steps: a last batch that is left out, a warm-up before it."""
 
@@ -122,6 +125,9 @@ def _set_by_hand(case: Case, optimizer: LoggedOptimizer) -> Location | None:
     changes = optimizer.rate_changes
     if not changes or (changes + 1) * _STEPS_OF_EACH_MOVE > optimizer.steps:
         return None
+    first, last = optimizer.first_rate, next(iter(optimizer.learning_rates), None)
+    if first is not None and last is not None and last < first * _MOST_FALLEN:
+        return None  # It has come far: it was asked as often as it counts.
     found = [Location(file, line) for file, tree in own_files(case) for line in rates_for_epochs(tree)]
     return found[0] if len(found) == 1 else None
 
