@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.batches.accumulation_divided_twice import AccumulationDividedTwice
 from gradviz.analysis.rules.batches.augmented_apart import AugmentedApart
 from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
@@ -107,7 +108,6 @@ from gradviz.analysis.rules.objectives.reversed_twice import ReversedTwice
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
-from gradviz.analysis.rules.optimizers.accumulation_divided_twice import AccumulationDividedTwice
 from gradviz.analysis.rules.optimizers.average_never_read import AverageNeverRead
 from gradviz.analysis.rules.optimizers.counted_by_parameter import CountedByParameter
 from gradviz.analysis.rules.optimizers.counter_never_advances import CounterNeverAdvances
