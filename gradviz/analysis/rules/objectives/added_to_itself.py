@@ -114,7 +114,9 @@ _ADDS = frozenset({"add", "_foreach_add", "sum"})
 
 
 def _may_add(call: Call) -> bool:
-    return plain_name(call.function) in _ADDS and all(use.has_grad_fn for use in call.inputs)
+    name = plain_name(call.function)
+    is_of_number = name == "add" and len(call.inputs) < _BATCH  # as Python's ``sum()`` begins
+    return name in _ADDS and not is_of_number and all(use.has_grad_fn for use in call.inputs)
 
 
 def _doubled(flow: Dataflow, row: int, call: Call) -> int | None:
