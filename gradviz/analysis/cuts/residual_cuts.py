@@ -49,7 +49,9 @@ def cut_beside_a_live_path(histories: ParameterHistories, cut_path: CutPath) -> 
         others = [use for use in call.live_inputs if use.tensor not in given]
         meeting = [use for use in others if use.tensor in below]
         if meeting:
-            if not _is_sum(flow, call) or not (has_parameters or _has_parameters(histories, meeting[0], row, made)):
+            if not _is_sum(flow, call) or not (
+                has_parameters or _has_parameters(histories, meeting[0], row, tensor, made)
+            ):
                 return None
             if plain_name(call.function) != "add":
                 # What modules computed of it and put beside other results may be an output of its own.
@@ -186,11 +188,12 @@ def _is_sum(flow: Dataflow, call: Call) -> bool:
     return plain_name(call.function) in _JOINS and not any(_is_number(flow, use.tensor) for use in call.outputs)
 
 
-def _has_parameters(histories: ParameterHistories, use: TensorUse, row: int, made: int) -> bool:
-    """Whether trained parameters went into a live operand after the call that made the tensor."""
+def _has_parameters(histories: ParameterHistories, use: TensorUse, row: int, tensor: int, made: int) -> bool:
+    """Whether trained parameters, other than the tensor itself, went into a live operand after the call that made the
+    tensor: ``0.1 * w + 0.9 * w.detach()`` scales a gradient."""
     calls = histories.log.calls
     return any(
-        given.tensor in histories.trained
+        given.tensor in histories.trained and given.tensor != tensor
         for above in histories.flow.ancestors(use.tensor, row, made + 1)
         for given in calls[above].inputs
     )

@@ -13,6 +13,7 @@ from math import prod
 
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -189,6 +190,27 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[
             elif count not in sizes:
                 return False
     return is_reduced
+
+
+def is_only_averaged(flow: Dataflow, crossing: Crossing, backward: int) -> bool:
+    """Whether it is a sum or a difference of which only the mean is taken: that is the one of both means, and right."""
+    if plain_name(flow.log.calls[crossing.call].function) not in ("add", "sub"):
+        return False
+    waiting, seen, is_averaged = [(crossing.table, crossing.call)], 0, False
+    while waiting and seen < _MAX_FOLLOWED:
+        (table, row), seen = waiting.pop(), seen + 1
+        for user in flow.users(table, row):
+            call = flow.log.calls[user]
+            if user >= backward or not call.outputs or not call.outputs[0].requires_grad:
+                continue
+            name = plain_name(call.function)
+            if name == "mean" and prod(shape_of(flow, call.outputs[0].tensor)) == 1:
+                is_averaged = True
+            elif name in ("mul", "div", "neg") and len(call.inputs) == 1:
+                waiting.append((call.outputs[0].tensor, user))
+            else:
+                return False
+    return is_averaged
 
 
 def _takes_another_table(flow: Dataflow, call: Call, tables: set[int], size: int) -> bool:

@@ -8,7 +8,8 @@ loop or line, are summed because their sum is meant.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from statistics import median_low
 
@@ -19,6 +20,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
+from gradviz.analysis.parameters.parameter_histories import GIVES_A_GRADIENT
 from gradviz.graph.call_log import Call
 
 _MEANS = frozenset({"mean", "nanmean"})
@@ -40,7 +42,7 @@ class Accumulating(Struct, frozen=True):
     step: int
     times: int
     """Calls for one step, as a rule."""
-    first: int = 0
+    first: int
     """The first of its calls."""
 
 
@@ -56,13 +58,13 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
     histories, flow = case.histories, case.dataflow
     lines: dict[tuple[Location, ...], list[int]] = defaultdict(list)
     for row in histories.reached_by:
-        if _is_outside(flow, row):
+        if flow.is_by_program(flow.log.calls[row]):
             lines[tuple(_frames(flow, row).values())].append(row)
     for last in histories.last_backward_of_each_line:
         # What the lines of the program that run are: a library may call backward at several places for one of them.
         rows = lines.pop(tuple(_frames(flow, last).values()), [])
         ends = [_step_of(case, row) for row in rows]
-        counts = [ends.count(step) for step in dict.fromkeys(ends) if step is not None]
+        counts = [count for step, count in Counter(ends).items() if step is not None]
         if len(counts) < _MIN_STEPS or median_low(counts) < 2:
             continue
         step = next(end for end in ends if end is not None)
@@ -73,15 +75,12 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
             yield Accumulating(last, step, median_low(counts), rows[0])
 
 
-def _is_outside(flow: Dataflow, row: int) -> bool:
-    """Whether the program calls backward itself, or in a function that it gives to ``step()``."""
-    around = flow.log.calls[row].inside
-    return around is None or flow.log.calls[around].kind == "step"
-
-
 def _step_of(case: Case, row: int) -> int | None:
-    around = case.dataflow.log.calls[row].inside
-    return around if around is not None else next((step for step in case.histories.steps if step > row), None)
+    around, steps = case.dataflow.log.calls[row].inside, case.histories.steps
+    if around is not None:
+        return around
+    following = bisect_right(steps, row)
+    return steps[following] if following < len(steps) else None
 
 
 def steps_sometimes(case: Case, backward: int, step: int) -> bool:
@@ -174,9 +173,6 @@ def _is_changed(case: Case, first: int, step: int) -> bool:
     there."""
     flow = case.dataflow
     between = flow.log.calls[first + 1 : step]
-    return any(call.function == "torch.Tensor.grad.__set__" and len(call.inputs) > 1 for call in between) or any(
-        flow.log.tensors[use.tensor].gradient_of is not None
-        for row in range(first + 1, step)
-        for use in flow.log.calls[row].changed
-        if not is_clipping(flow, row)
+    return any(call.function == GIVES_A_GRADIENT and len(call.inputs) > 1 for call in between) or any(
+        case.histories.changes_gradients(row) and not is_clipping(flow, row) for row in range(first + 1, step)
     )

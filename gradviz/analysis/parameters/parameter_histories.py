@@ -5,7 +5,7 @@ All of it is read from the log of calls, for parameters of modules and for plain
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -85,6 +85,15 @@ class ParameterHistories:
         tensors = enumerate(self.log.tensors)
         found.update((number, tensor.gradient_of) for number, tensor in tensors if tensor.gradient_of is not None)
         return found
+
+    def changes_gradients(self, row: int) -> bool:
+        """Whether a call changes a gradient in place, perhaps by another name: ``p.grad.data.mul_(0.5)``."""
+        return any(self.flow.memory_of(use.tensor) in self._gradient_memory for use in self.log.calls[row].changed)
+
+    @cached_property
+    def _gradient_memory(self) -> frozenset[int]:
+        tensors = enumerate(self.log.tensors)
+        return frozenset(self.flow.memory_of(number) for number, each in tensors if each.gradient_of is not None)
 
     # -- optimizers ----------------------------------------------------------------------------------------------
 
@@ -171,6 +180,11 @@ class ParameterHistories:
         calls = self.log.calls
         return tuple(row for row in self.flow.rows_of_kind("backward") if not self._is_in_backward(calls[row]))
 
+    def backward_after(self, row: int) -> int | None:
+        """The next of these behind a call."""
+        index = bisect_right(self.backward_calls, row)
+        return self.backward_calls[index] if index < len(self.backward_calls) else None
+
     @cached_property
     def last_backward_of_each_line(self) -> tuple[int, ...]:
         """The last ``backward()`` of each line that calls one, and that did not fail; the last before which all calls
@@ -196,7 +210,7 @@ class ParameterHistories:
 
     def backward_through(self, row: int) -> int | None:
         """The next backward after a call, if it goes through what the call computed, and a step follows it."""
-        backward = next((each for each in self.backward_calls if each > row), None)
+        backward = self.backward_after(row)
         if backward is None or not self.flow.has_step_after(backward):
             return None
         roots = self.log.calls[backward].roots
@@ -354,9 +368,9 @@ class ParameterHistories:
         first = next(iter(self.reached_by), None)
         if first is None:
             return ()
-        candidates = [
-            n for n in sorted(self.reached - self.trained) if not self._is_changed(n, self._first_reach.get(n, first))
-        ]
+        # Copies with a history, as meta learning puts in the place of parameters, hand their gradients on.
+        leaves = (n for n in sorted(self.reached - self.trained) if self.tensor(n).is_leaf)
+        candidates = [n for n in leaves if not self._is_changed(n, self._first_reach.get(n, first))]
         is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
         handed_on = HandedOnGradients(self.log)
         return tuple(n for n in candidates if not handed_on.is_of(n)) if is_training else ()

@@ -216,7 +216,7 @@ _NO_HOOK = (
 )
 
 
-_ASKS = re.compile(r"\.grad\s+is\s+(not\s+)?None|\b(if|and|or|not)\s+[\w.]+\.grad\b(?!\.)")
+_ASKS = re.compile(r"\.grad\s+is\s+(not\s+)?None|\b(if|and|or|not)\s+([\w.]+\.grad\b(?!\.)|\w+\([\w.]+\.grad\))")
 
 
 def _goes_on_without(case: Case, number: int, row: int) -> bool:

@@ -78,10 +78,8 @@ class LoadedAndNotUsed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for name, tensors in _unused_data(flow).items():
-            backward = next(
-                (row for row in case.histories.backward_calls if row > _first_seen(flow, tensors[-1])), None
-            )
+        for name, tensors in _unused_data(case).items():
+            backward = case.histories.backward_after(_first_seen(flow, tensors[-1]))
             if len(tensors) < _MIN_STEPS or backward is None or not flow.has_step_after(backward):
                 continue
             found = place_of(flow, name, tensors[-1], backward)
@@ -112,8 +110,9 @@ _MIN_SAMPLES = 4
 # -- data that nothing uses --------------------------------------------------------------------------------------------
 
 
-def _unused_data(flow: Dataflow) -> dict[str, list[int]]:
+def _unused_data(case: Case) -> dict[str, list[int]]:
     """By name: tensors with one number for each sample, not all the same, which no call uses."""
+    flow = case.dataflow
     found: dict[str, list[int]] = defaultdict(list)
     for number, tensor in enumerate(flow.log.tensors):
         name = next((each for each in map(_own_name, tensor.names) if _is_telling(each)), None)
@@ -122,9 +121,16 @@ def _unused_data(flow: Dataflow) -> dict[str, list[int]]:
         if name is None or not is_column or shape[0] < _MIN_SAMPLES or tensor.requires_grad:
             continue
         values = flow.values(number, len(flow.log.calls))
-        if values is not None and values.minimum != values.maximum and _is_unused(flow, number):
+        is_varied = values is not None and values.minimum != values.maximum
+        if is_varied and _is_unused(flow, number) and not _may_miss_users(case, number):
             found[name].append(number)
     return found
+
+
+def _may_miss_users(case: Case, tensor: int) -> bool:
+    """Whether calls were left out of the record before the next backward: they may have used it."""
+    backward = case.histories.backward_after(_first_seen(case.dataflow, tensor))
+    return backward is not None and case.dataflow.log.calls[backward].misses_calls
 
 
 _OF_COLUMN = 2

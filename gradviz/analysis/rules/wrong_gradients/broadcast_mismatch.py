@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import Crossing, Shape, crossings_into
+from gradviz.analysis.dataflow.broadcasts import Crossing, Shape, crossings_into, is_only_averaged
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
 from gradviz.analysis.finding import Finding
@@ -52,9 +52,9 @@ class BroadcastMismatch(Rule):
                 location = case.location_of_call(crossing.call)
                 if location not in reported:
                     reported.add(location)
-                    yield self._finding(case, flow, crossing)
+                    yield self._finding(case, flow, crossing, is_right=is_only_averaged(flow, crossing, backward))
 
-    def _finding(self, case: Case, flow: Dataflow, crossing: Crossing) -> Finding:
+    def _finding(self, case: Case, flow: Dataflow, crossing: Crossing, *, is_right: bool) -> Finding:
         one, other = crossing.shapes
         names = [
             _name(flow, use, shape) for use, shape in zip((crossing.one, crossing.other), crossing.shapes, strict=True)
@@ -64,8 +64,13 @@ class BroadcastMismatch(Rule):
         return self.finding(
             f"{names[0]} and {names[1]} were broadcast to {_words(crossing.result)}: each element met every element of "
             f"the other, {crossing.times:,} times as many as there are pairs",
-            symptom="grad_wrong",
-            why="the loss is an average over all combinations, so its gradient pulls every prediction towards the mean",
+            severity="note" if is_right else self.severity,
+            symptom="none" if is_right else "grad_wrong",
+            why="only the mean is taken, which is the same for all combinations as for the pairs: the gradient is "
+            "right, at the cost of a larger table"
+            if is_right
+            else "the loss is an average over all combinations, so its gradient pulls every prediction towards the "
+            "mean",
             fix=f"give both the same shape before this line: squeeze {long}, or unsqueeze {short}",
             location=case.location_of_call(crossing.call),
             tensors=tuple(dict.fromkeys(name for use in live for name in leaf_names_above(flow, use.tensor))),

@@ -71,10 +71,13 @@ def _value_of_next_states(flow: Dataflow, name: str, rows: range, size: int) -> 
 
 
 def _is_discounted(flow: Dataflow, tensor: int, before: int) -> bool:
-    """Whether it is what a model made, times a number somewhat below 1."""
+    """Whether it is what a model made, and no part of the model, times a number somewhat below 1."""
     made = flow.newest_producer(tensor, before)
     call = None if made is None else flow.log.calls[made]
     if call is None or made is None or plain_name(call.function) != "mul" or len(call.inputs) != 1:
+        return False
+    shared = (call.inputs[0].tensor, *flow.sharing_memory(call.inputs[0].tensor))
+    if any(flow.log.tensors[each].role == "parameter" for each in shared):
         return False
     factors = [value for value in call.scalars.values() if type(value) is float and _LEAST_DISCOUNT <= value < 1]
     above = flow.ancestors(tensor, before, flow.step_before(before)) if factors else ()

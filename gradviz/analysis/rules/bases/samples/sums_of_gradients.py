@@ -38,7 +38,7 @@ def undivided_sums(case: Case) -> Iterator[Accumulating]:
         is_split = are_pieces(flow, of_first) or steps_sometimes(case, last, step)
         is_plain = is_split and is_mean(case, last) and all(starts_from_ones(flow, row) for row in of_first)
         if is_plain and _is_only_added(flow, of_first, step):
-            yield Accumulating(last, step, times)
+            yield Accumulating(last, step, times, of_first[0])
 
 
 _MIN_STEPS = 2
