@@ -115,6 +115,10 @@ class RandomDraw(Struct, frozen=True, array_like=True, gc=False):
     after: Bits32
 
 
+IGNORED_CLASS = -100
+"""The class that ``cross_entropy()`` leaves out, unless it is told another one."""
+
+
 class Padding(Struct, frozen=True, array_like=True, gc=False):
     """What pads a matrix of ids: an id with which rows end, or begin, so that they have the same length."""
 

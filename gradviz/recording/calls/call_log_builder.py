@@ -19,7 +19,7 @@ from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.calls.schedules import is_stepped_in_source
 from gradviz.recording.forward.forward_log import ForwardLog
 from gradviz.recording.forward.grad_mode_watch import Location
-from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward.user_functions import Callback, definition_of
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.line_attribution import CallSiteTable, StackTable
@@ -33,16 +33,11 @@ class CallLogBuilder:
     """The tables of one log. Entries get their indices in the order of first use."""
 
     def __init__(
-        self,
-        recorder: CallRecorder,
-        forward: ForwardLog,
-        stacks: StackTable,
-        modules: ModuleNames,
-        paths: Mapping[int, str],
+        self, recorder: CallRecorder, forward: ForwardLog, stacks: StackTable, module_paths: Mapping[int, str]
     ) -> None:
         self._recorder = recorder
         self._sites = CallSiteTable(stacks)
-        self._scopes = ScopeTable(forward, modules, paths)
+        self._scopes = ScopeTable(forward, ModuleNames((), NameTable()), module_paths)
         self._locations: dict[Location, int] = {}
         self._definitions: dict[Callback, int] = {}
         self._numbers: dict[int, int] = {}

@@ -247,11 +247,7 @@ class CallLogNames:
 
     def build(self) -> CallLog:
         """The log of everything that was recorded and kept."""
-        names = ModuleNames((), NameTable())
-        for index, (reference, _) in self._forward.modules.items():
-            if index in self._module_paths and (module := reference()) is not None:
-                names.paths[id(module)] = self._module_paths[index]
-        return CallLogBuilder(self._recorder, self._forward, self._stacks, names, self._module_paths).build()
+        return CallLogBuilder(self._recorder, self._forward, self._stacks, self._module_paths).build()
 
 
 def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:

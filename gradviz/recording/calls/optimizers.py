@@ -185,9 +185,12 @@ class Optimizers:
         return known
 
     def _inside(self, optimizer: Any) -> KnownOptimizer | None:
+        """The optimizer whose groups this one has. One that is being made has no groups yet: so the many that some
+        programs make are not compared with each other."""
         groups = getattr(optimizer, "param_groups", None)
-        same = (known for known in self.all if getattr(known.weak(), "param_groups", None) is groups)
-        return next(same, None) if type(groups) is list else None
+        if type(groups) is not list or not groups:
+            return None
+        return next((known for known in self.all if getattr(known.weak(), "param_groups", None) is groups), None)
 
     def note_groups(self, known: KnownOptimizer) -> None:
         """Read which tensors it holds now."""

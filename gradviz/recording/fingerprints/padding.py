@@ -6,10 +6,8 @@ from typing import Literal
 
 import torch
 
-from gradviz.graph.call_log import Padding
+from gradviz.graph.call_log import IGNORED_CLASS, Padding
 
-IGNORED = -100
-"""The class that ``cross_entropy()`` leaves out, unless it is told another one."""
 MIN_SIZE = 4
 """Rows or columns."""
 _MIN_LENGTHS = 3
@@ -37,7 +35,7 @@ def padding_of(ids: torch.Tensor) -> Padding | None:
     >>> padding_of(torch.cat([ids[:, 1:], torch.full((5, 1), -100)], dim=1))
     Padding(value=0, count=8, of=20, axis=1, is_at_end=True)
     """
-    counts = ids != IGNORED
+    counts = ids != IGNORED_CLASS
     ids = ids[counts.any(1)][:, counts.any(0)]
     if not ids.numel():
         return None

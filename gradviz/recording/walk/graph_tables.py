@@ -25,7 +25,7 @@ class ScopeTable:
     def __init__(self, log: ForwardLog, modules: ModuleNames, paths: Mapping[int, str] = _NO_PATHS) -> None:
         """
         Args:
-            paths: by index in `ForwardLog.modules`, the names that modules had which may be gone by now.
+            paths: by index in `ForwardLog.modules`, names that are known already, also of modules that are gone.
         """
         self._log = log
         self._modules = modules
@@ -96,15 +96,13 @@ class ScopeTable:
     def _module_scope(self, logged: int) -> ModuleScope:
         entry = self._log.scopes[logged]
         reference, class_name = self._log.modules[entry.module]
-        module = reference()
+        module, path, count = reference(), self._paths.get(entry.module), 0
         parent = None if entry.parent == NO_SCOPE else self._indices[entry.parent]
-        if module is None:
-            path, count = self._paths.get(entry.module, class_name.lower()), 0
-        else:
-            path = self._modules.name_of_module(module)
+        if module is not None:
+            path = path or self._modules.name_of_module(module)
             count = self._parameter_count(entry.module, module)
             class_name = class_name_of(module)
-        return ModuleScope(path, class_name, parent, entry.call, count)
+        return ModuleScope(path or class_name.lower(), class_name, parent, entry.call, count)
 
     def _parameter_count(self, index: int, module: torch.nn.Module) -> int:
         if index not in self._parameter_counts:

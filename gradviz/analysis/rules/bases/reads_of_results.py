@@ -15,7 +15,7 @@ Read = tuple[TensorUse, int]
 def reads_for_loss(case: Case, row: int, call: Call) -> list[Read]:
     """The reads of a call's results from which the next backward call starts; none if that cannot be told."""
     flow = case.dataflow
-    until = next((each for each in case.histories.backward_calls if each > row), None)
+    until = case.histories.backward_after(row)
     reads = [(use, user) for use in call.outputs for user in flow.users(use.tensor, row)]
     if until is None or any(not flow.log.calls[user].outputs for _, user in reads):
         return []

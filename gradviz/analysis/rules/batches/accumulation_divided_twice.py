@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isclose
 
-from msgspec import Struct
-
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.gradients.accumulation import accumulating_lines, is_mean_of_batch
+from gradviz.analysis.parameters.weighted_parameters import number_given
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -90,21 +89,11 @@ _TWICE = 2
 _MAX_CALLS = 8
 
 
-class _Scaling(Struct, frozen=True):
-    row: int
-    factor: float
-
-
 def _divisions(case: Case, backward: int, times: int) -> list[int] | None:
     """The calls that divide the mean loss of a batch by that number, the first one first; None if other numbers change
     it, or if it is no mean of one batch."""
     flow, found = case.dataflow, list[int]()
-    tensor, before = flow.log.calls[backward].roots[0].tensor, backward
-    for _ in range(_MAX_CALLS):
-        row = flow.newest_producer(tensor, before)
-        if row is None:
-            return None
-        call = flow.log.calls[row]
+    for row, call in flow.makers(flow.log.calls[backward].roots[0].tensor, backward, _MAX_CALLS):
         divisor = _divisor(call)
         if divisor is None:
             return found[::-1] if is_mean_of_batch(call) else None
@@ -112,29 +101,19 @@ def _divisions(case: Case, backward: int, times: int) -> list[int] | None:
             found.append(row)
         elif not isclose(divisor, 1):
             return None
-        tensor, before = call.inputs[0].tensor, row
     return None
 
 
 def _division_of_gradients(case: Case, first: int, step: int, times: int) -> int | None:
     """A call before the step that divides a gradient by that number."""
-    flow = case.dataflow
     for row in range(first + 1, step):
-        call = flow.log.calls[row]
-        divisor = _divisor(call)
-        if divisor is not None and isclose(divisor, times) and _takes_a_gradient(case, call):
+        divisor = _divisor(case.dataflow.log.calls[row])
+        if divisor is not None and isclose(divisor, times) and case.histories.changes_gradients(row):
             return row
     return None
 
 
-def _takes_a_gradient(case: Case, call: Call) -> bool:
-    tensor = case.dataflow.log.tensors[call.inputs[0].tensor]
-    return tensor.gradient_of is not None and any(use.tensor == call.inputs[0].tensor for use in call.changed)
-
-
 def _divisor(call: Call) -> float | None:
     """The number by which a call divides a tensor; None if it does something else."""
-    name, number = plain_name(call.function), call.scalars.get("1", call.scalars.get("other"))
-    if len(call.inputs) != 1 or type(number) not in (int, float) or not isinstance(number, int | float) or not number:
-        return None
-    return {"div": float(number), "mul": 1 / number}.get(name)
+    number = number_given(call, "1", "other") if len(call.inputs) == 1 else None
+    return {"div": number, "mul": 1 / number}.get(plain_name(call.function)) if number else None

@@ -210,7 +210,7 @@ def _varied_beside(case: Case, row: int, batch: TensorUse) -> int | None:
     None also where another layer gets data of these samples that differs: then the model does not see one sample only.
     """
     flow = case.dataflow
-    backward = next((each for each in case.histories.backward_calls if each > row), None)
+    backward = case.histories.backward_after(row)
     size = shape_of(flow, batch.tensor)[0]
     if backward is None or _sees_more(flow, row, size, backward):
         return None

@@ -211,7 +211,7 @@ def _attribute(case: Case, tensor: int) -> str | None:
 
 def _meets_trained_values(case: Case, tensor: int, row: int) -> bool:
     """Whether a result of it has a history when the next backward begins."""
-    backward = next((each for each in case.histories.backward_calls if each > row), None)
+    backward = case.histories.backward_after(row)
     below = () if backward is None else case.dataflow.descendants(tensor, row - 1, backward)
     return any(use.has_grad_fn for each in below for use in case.dataflow.log.calls[each].outputs)
 

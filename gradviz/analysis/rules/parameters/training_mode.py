@@ -207,7 +207,7 @@ class TrainingMode(Rule):
     def _feeds_trained_layers(self, case: Case, row: int) -> bool:
         """Whether trained layers read the result: then it is a feature of their model, and no target."""
         flow, trained = case.dataflow, case.histories.trained
-        backward = next((each for each in case.histories.backward_calls if each > row), None)
+        backward = case.histories.backward_after(row)
         if backward is None or not flow.log.calls[row].outputs:
             return False
         below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, backward)
@@ -232,7 +232,7 @@ class TrainingMode(Rule):
     def _goes_into_a_loss(self, case: Case, row: int) -> bool:
         """Whether a result of a call is used in what a later backward goes through."""
         flow, calls = case.dataflow, case.dataflow.log.calls
-        backward = next((each for each in case.histories.backward_calls if each > row), None)
+        backward = case.histories.backward_after(row)
         if backward is None or not flow.has_step_after(backward):
             return False
         reached = case.backward_calls.reached(backward).members
@@ -265,7 +265,7 @@ class TrainingMode(Rule):
 
 def _line_that_trains_all(case: Case, row: int) -> Location | None:
     """The line that puts a model into training mode: the only one, or that above the next backward."""
-    backward = next((each for each in case.histories.backward_calls if each > row), None)
+    backward = case.histories.backward_after(row)
     lines = () if backward is None else callers(case.dataflow, backward)
     above = (_line_of_train(case, location_of_line(line)) for line in lines)
     return _only_line_of_train(case) or next((line for line in above if line is not None), None)

@@ -118,7 +118,7 @@ class MaskWithoutEffect(Rule):
     def _finding_at(self, case: Case, row: int, call: Call) -> Finding | None:
         flow = case.dataflow
         axis = axis_of(call, len(shape_of(flow, call.inputs[0].tensor)))
-        until = next((each for each in case.histories.backward_calls if each > row), None)
+        until = case.histories.backward_after(row)
         if axis is None or until is None:
             return None
         edits = scores_of(flow, row).edits

@@ -67,7 +67,7 @@ class PositionsOfSamples(Rule):
             if call.call_site in told or plain_name(call.function) != "add" or len(call.live_inputs) not in (1, _BOTH):
                 continue
             table = _table_along_first_axis(flow, row, call)
-            until = next((each for each in case.histories.backward_calls if each > row), None)
+            until = case.histories.backward_after(row)
             if table is None or until is None or not flow.has_step_after(row):
                 continue
             number, shape = table

@@ -14,7 +14,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, is_reduced_as_a_whole
 from gradviz.analysis.rules.bases.sequences.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
 from gradviz.analysis.rules.bases.sequences.whole_means import WholeMean, average_of_whole, means_of_unpacked
-from gradviz.graph.call_log import Call, Padding
+from gradviz.graph.call_log import IGNORED_CLASS, Call, Padding
 
 
 class PaddingInLoss(Rule):
@@ -89,7 +89,7 @@ class PaddingInLoss(Rule):
             if padding is None or not flow.has_step_after(row):
                 continue
             value = _padding_value(flow.log.calls[padding])
-            if name in _WITH_CLASSES and call.scalars.get("ignore_index", _IGNORED) == value:
+            if name in _WITH_CLASSES and call.scalars.get("ignore_index", IGNORED_CLASS) == value:
                 continue
             told.add(call.call_site)
             yield self._finding(case, row, padding, value)
@@ -125,10 +125,10 @@ class PaddingInLoss(Rule):
         location = labels or (location_of_line(line_of_layer(flow, row)) if is_layer else used)
         return self.finding(
             f"{name}() counts the padding of its targets: {in_words(ids)}, and ignore_index is "
-            f"{call.scalars.get('ignore_index', _IGNORED)}",
+            f"{call.scalars.get('ignore_index', IGNORED_CLASS)}",
             symptom="grad_wrong",
             why="the model learns to predict the padding, and the positions that matter get less of the gradient",
-            fix=f"set the labels of the padding to {call.scalars.get('ignore_index', _IGNORED)}"
+            fix=f"set the labels of the padding to {call.scalars.get('ignore_index', IGNORED_CLASS)}"
             if labels is not None
             else f"pass ignore_index={ids.value}",
             location=location,
@@ -147,7 +147,7 @@ class PaddingInLoss(Rule):
             "positions of the first batch",
             symptom="grad_wrong",
             why="the model learns to predict the padding, and the positions that matter get less of the gradient",
-            fix=f"pass ignore_index={int(value)} to {name}(), or pad the target with {_IGNORED}"
+            fix=f"pass ignore_index={int(value)} to {name}(), or pad the target with {IGNORED_CLASS}"
             if name in _WITH_CLASSES
             else f'use {name}(..., reduction="none"), and average over the mask of the real positions',
             location=location_of_call(flow, row),
@@ -157,7 +157,6 @@ class PaddingInLoss(Rule):
 
 
 _LAYERS = ("CrossEntropyLoss", "NLLLoss")
-_IGNORED = -100
 _WITH_CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _BY_ELEMENT = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"})
 _BY_HAND = frozenset({"sub", "gather", "take_along_dim"})
@@ -201,7 +200,7 @@ def _padded_targets(case: Case) -> Iterator[tuple[int, Padding]]:
     for rows in calls_in_training(flow, _WITH_CLASSES):
         call = flow.log.calls[rows[0]]
         ids = same_padding([_padding_of_targets(flow.log.calls[row]) for row in rows[:MOST_READ]])
-        if ids is None or call.scalars.get("ignore_index", _IGNORED) == ids.value:
+        if ids is None or call.scalars.get("ignore_index", IGNORED_CLASS) == ids.value:
             continue
         is_counted = is_reduced_as_a_whole(flow, rows[0]) and not _weighs_nothing(flow, rows[0], call)
         if is_counted and is_meant_to_pad(case, ids.value):

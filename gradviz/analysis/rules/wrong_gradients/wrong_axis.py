@@ -75,7 +75,7 @@ class WrongAxis(Rule):
             place = call.call_site, rank
             if rank < 2 or axis is None or place in seen or not flow.has_step_after(row):
                 continue
-            backward = next((each for each in case.histories.backward_calls if each > row), None)
+            backward = case.histories.backward_after(row)
             if backward is None:
                 break
             seen.add(place)

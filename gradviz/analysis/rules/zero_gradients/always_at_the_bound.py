@@ -104,7 +104,7 @@ def _bound(flow: Dataflow, row: int, call: Call) -> float | None:
 def _is_in_a_loss(case: Case, row: int) -> bool:
     """Whether the next backward goes through the call, and its result is more than a summand of the loss."""
     flow = case.dataflow
-    backward = next((each for each in case.histories.backward_calls if each > row), None)
+    backward = case.histories.backward_after(row)
     if backward is None or row not in case.backward_calls.reached(backward).members:
         return False
     roots = flow.log.calls[backward].roots

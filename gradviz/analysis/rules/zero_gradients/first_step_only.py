@@ -101,7 +101,7 @@ def _only_read(case: Case, row: int, call: Call) -> int | None:
     time = time_axis(call)
     if len(shape) != _AXES or time is None or is_bidirectional(call) or shape[time] < _AXES:
         return None
-    until = next((each for each in case.histories.backward_calls if each > row), None)
+    until = case.histories.backward_after(row)
     reads = reads_for_loss(case, row, call)
     if until is None or not reads or any(use.place != "return[0]" for use, _ in reads):
         return None

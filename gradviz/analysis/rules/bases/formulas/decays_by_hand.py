@@ -40,7 +40,7 @@ def decays_by_hand(flow: Dataflow) -> list[Decay]:
         for each in flow.lists.singles(row):
             for parameter, number in _decays_in(flow, row, each):
                 found[parameter].append(Decay(row, parameter, number))
-        updated |= {use.tensor: row for use in call.changed if _is_trained(flow, use.tensor)}
+        updated |= {use.tensor: row for use in call.changed if may_train(flow, use.tensor)}
     decays = {each[-1].parameter: each[-1] for each in found.values() if len(each) >= _MIN_TIMES}
     sites = {flow.log.calls[updated[each]].call_site for each in decays if each in updated}
     for parameter, row in updated.items():
@@ -70,7 +70,7 @@ def _parameter_of_gradient(flow: Dataflow, call: Call) -> int | None:
     """The parameter whose gradient is the first of two tensors that a call takes."""
     is_plain = len(call.inputs) == _BOTH and not call.function.endswith("__rsub__")
     of = flow.log.tensors[call.inputs[0].tensor].gradient_of if is_plain else None
-    return of if of is not None and _is_trained(flow, of) else None
+    return of if of is not None and may_train(flow, of) else None
 
 
 def _part_taken(flow: Dataflow, row: int, call: Call, parameter: int) -> float | None:
@@ -89,7 +89,8 @@ def _part_taken(flow: Dataflow, row: int, call: Call, parameter: int) -> float |
     return None
 
 
-def _is_trained(flow: Dataflow, tensor: int) -> bool:
+def may_train(flow: Dataflow, tensor: int) -> bool:
+    """Whether it is a parameter, or a leaf that requires grad."""
     logged = flow.log.tensors[tensor]
     return logged.role == "parameter" or (logged.requires_grad and logged.is_leaf)
 
@@ -108,7 +109,7 @@ def _decays_in(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, floa
             elif of is not None:
                 number = _times_parameter(flow, added, row, of)
                 yield from () if number is None else ((of, alpha * number),)
-    elif name == "mul" and len(call.inputs) == 1 and call.changed and _is_trained(flow, call.inputs[0].tensor):
+    elif name == "mul" and len(call.inputs) == 1 and call.changed and may_train(flow, call.inputs[0].tensor):
         number = number_of(call, "1", missing=0.0)
         if _HALF < number <= 1:
             yield call.inputs[0].tensor, 1 - number

@@ -16,6 +16,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.weighted_parameters import number_given, parts_of
+from gradviz.analysis.rules.bases.formulas.decays_by_hand import may_train
 from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.graph.call_log import Call
 
@@ -146,7 +147,7 @@ def _average(
                 taken.append(None if own is None else factor * own)
                 updated = made
             waiting += [(each, made, factor * weight) for each, weight in parts]
-    averages = {each: factor for each, factor in kept.items() if not _is_trained(flow, each)}
+    averages = {each: factor for each, factor in kept.items() if not may_train(flow, each)}
     if len(found) != 1 or len(averages) > 1:
         return None
     (leaf, is_of_square), (average, factor) = *found, next(iter(averages.items()), (None, 0.0))
@@ -206,12 +207,6 @@ def _unscaled(flow: Dataflow, tensor: int, before: int) -> int:
             break
         tensor, before = kept, made
     return tensor
-
-
-def _is_trained(flow: Dataflow, tensor: int) -> bool:
-    """Whether it is a parameter, of which weight decay adds a part to the gradient."""
-    logged = flow.log.tensors[tensor]
-    return logged.role == "parameter" or (logged.requires_grad and logged.is_leaf)
 
 
 def is_turned(call: Call) -> bool:

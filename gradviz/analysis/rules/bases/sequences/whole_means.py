@@ -10,7 +10,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import IGNORED_CLASS, Call, TensorUse
 
 LOSSES = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
@@ -27,7 +27,6 @@ _BY_POSITION = frozenset({
 })  # fmt: skip
 """They compute each position by itself, where they keep the positions."""
 _MAX_FOLLOWED = 60
-_IGNORED = -100
 
 
 class WholeMean(Struct, frozen=True):
@@ -118,9 +117,11 @@ def _may_leave_out(flow: Dataflow, row: int, call: Call) -> bool:
         return False
     if len(dead) > 1:  # the weights of classes or elements
         return True
-    ignored = call.scalars.get("ignore_index", _IGNORED)
+    ignored = call.scalars.get("ignore_index", IGNORED_CLASS)
     values = flow.values_of(dead[0], row) if dead else None
-    is_ignored = name in _WITH_CLASSES and (ignored != _IGNORED or (values is not None and values.minimum == ignored))
+    is_ignored = name in _WITH_CLASSES and (
+        ignored != IGNORED_CLASS or (values is not None and values.minimum == ignored)
+    )
     return is_ignored or (values is not None and values.nans > 0)
 
 
