@@ -168,10 +168,12 @@ class NumpyArrays:
             address = tensor.data_ptr()
         except RuntimeError:
             return None
-        for start, (array, end, origin) in reversed(self._arrays.items()):
-            if start <= address < end and array() is not None:
-                return origin
-        return None
+        gone = [start for start, (array, _, _) in self._arrays.items() if array() is None]
+        for start in gone:
+            del self._arrays[start]
+        return next(
+            (origin for start, (_, end, origin) in reversed(self._arrays.items()) if start <= address < end), None
+        )
 
 
 # -- Figures of a tensor's values; reading them makes no graph, runs no mode and draws no random number ----------------
