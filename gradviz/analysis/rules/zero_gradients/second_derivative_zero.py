@@ -144,7 +144,7 @@ def _second(flow: Dataflow, row: int, call: Call) -> _Second | None:
     since = flow.step_before(row)
     above = [each for use in call.roots for each in flow.ancestors(use.tensor, row, since)]
     firsts = [each for each in above if is_gradient(flow.log.calls[each])]
-    values = [use.values or _values_later(flow, use.tensor, row) for use in call.outputs]
+    values = [use.values or _values_later(flow, use.tensor) for use in call.outputs]
     is_zero = all(each is not None and each.zeros == each.count for each in values)
     return _of_network(flow, row, firsts, is_zero=is_zero) if firsts else None
 
@@ -154,7 +154,7 @@ def _second_of_memory(flow: Dataflow, row: int, call: Call, firsts: dict[int, in
     found = [firsts[storage] for storage in _memories(flow, call.roots) if storage in firsts]
     if not found:
         return None
-    results = [_values_later(flow, use.tensor, row) for use in call.outputs]
+    results = [_values_later(flow, use.tensor) for use in call.outputs]
     is_zero = all(each is not None and each.zeros == each.count for each in results)
     return _of_network(flow, row, found, is_zero=is_zero)
 
@@ -165,7 +165,7 @@ def _second_forward(flow: Dataflow, row: int, call: Call, firsts: dict[int, int]
     found = [firsts[storage] for storage in _memories(flow, call.inputs) if storage in firsts]
     if not found:
         return None
-    results = [_values_later(flow, use.tensor, row) for use in call.outputs[1:]]
+    results = [_values_later(flow, use.tensor) for use in call.outputs[1:]]
     is_zero = all(each is not None and each.zeros == each.count for each in results)
     return _of_network(flow, row, found, is_zero=is_zero)
 
@@ -194,8 +194,8 @@ def _memories(flow: Dataflow, uses: Iterable[TensorUse]) -> set[int]:
     return {storage for storage in storages if storage is not None}
 
 
-def _values_later(flow: Dataflow, tensor: int, row: int) -> ValueFacts | None:
-    """The values in the memory of a tensor when they are read for the first time after a call."""
+def _values_later(flow: Dataflow, tensor: int) -> ValueFacts | None:
+    """The values in the memory of a tensor when they are read for the first time."""
     readings = (flow.values(each, len(flow.log.calls)) for each in flow.sharing_memory(tensor))
     return next((each for each in readings if each is not None), None)
 
