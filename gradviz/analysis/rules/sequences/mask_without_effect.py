@@ -11,14 +11,8 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
-    ADDS_TO_PRODUCT,
-    FAR_BELOW,
-    Edit,
-    is_of_yes_and_no,
-    scores_of,
-    varies_along,
-)
+from gradviz.analysis.rules.bases.losses.scores_before_softmax import ADDS_TO_PRODUCT, Edit, scores_of
+from gradviz.analysis.rules.bases.sequences.attention.masks_of_scores import FAR_BELOW, is_of_yes_and_no, varies_along
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -9,13 +9,8 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.einsum_equations import equation_of
-from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
-    FAR_BELOW,
-    Triangle,
-    hidden_of,
-    scores_of,
-    triangle_of,
-)
+from gradviz.analysis.rules.bases.losses.scores_before_softmax import scores_of
+from gradviz.analysis.rules.bases.sequences.attention.masks_of_scores import FAR_BELOW, Triangle, hidden_of, triangle_of
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted
 from gradviz.graph.call_log import Call
 
