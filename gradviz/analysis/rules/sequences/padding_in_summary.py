@@ -9,14 +9,13 @@ from math import isclose
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.axes import axis_of, summed_by_einsum
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.copies.axes_turned import summed_in_einsum
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
@@ -192,7 +191,8 @@ def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
     if name == "avg_pool1d":
         return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,) and shape[-1] > 1
     is_sum = name == "sum" and axis_of(call, _AXES, _place_of_axis(call)) == axis
-    if is_sum or (name == "einsum" and summed_in_einsum(call) == [axis]):
+    is_einsum = name == "einsum" and len(call.inputs) == 1
+    if is_sum or (is_einsum and summed_by_einsum(call, call.inputs[0], len(shape)) == {axis}):
         users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
         return len(users) == 1 and _divides_by(users[0], shape[axis])
     return False
