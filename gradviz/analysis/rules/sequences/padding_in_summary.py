@@ -192,7 +192,7 @@ def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
         return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,) and shape[-1] > 1
     is_sum = name == "sum" and axis_of(call, _AXES, _place_of_axis(call)) == axis
     is_einsum = name == "einsum" and len(call.inputs) == 1
-    if is_sum or (is_einsum and summed_by_einsum(call, call.inputs[0], len(shape)) == {axis}):
+    if is_sum or (is_einsum and summed_by_einsum(call, call.inputs[0], len(shape)) == frozenset({axis})):
         users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
         return len(users) == 1 and _divides_by(users[0], shape[axis])
     return False

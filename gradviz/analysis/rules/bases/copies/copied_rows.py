@@ -10,17 +10,11 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, reshaped
 from gradviz.analysis.rules.bases.copies.axes_turned import aligned, einsum_axes, turned
+from gradviz.analysis.rules.bases.copies.joined_copies import joined_parts, stacked_groups
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.copies.other_orders import DIAGONALS, OtherOrder, OtherOrders
 from gradviz.analysis.rules.bases.copies.pairs_of_copies import chooses_by_row
-from gradviz.analysis.rules.bases.copies.parts_of_copies import (
-    is_whole_copy,
-    joined_parts,
-    parts_of,
-    selected,
-    stacked_groups,
-    taken_row,
-)
+from gradviz.analysis.rules.bases.copies.parts_of_copies import is_whole_copy, parts_of, selected, taken_row
 from gradviz.graph.call_log import Call, TensorUse
 
 
