@@ -15,7 +15,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
+from gradviz.analysis.rules.bases.formulas.products import is_squared
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -13,8 +13,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.products import is_square
-from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
+from gradviz.analysis.rules.bases.formulas.products import is_square, is_squared
 from gradviz.graph.call_log import TensorUse
 
 

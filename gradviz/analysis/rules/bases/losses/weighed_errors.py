@@ -11,8 +11,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.formulas.parts_of_errors import Summand, share_of, summand_of
+from gradviz.analysis.rules.bases.formulas.products import is_squared
 from gradviz.analysis.rules.bases.formulas.tilted_sums import tilted_sum
-from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call, TensorUse
 
