@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
@@ -107,13 +107,8 @@ _UPDATES = _SUMS | {"mul", "div", "lerp", "clamp", "clip", "clamp_min", "clamp_m
 
 def _may_update(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether it computes one tensor, or changes a copy, and nothing uses the result."""
-    is_update = call.kind == "operation" and _name(call) in _UPDATES and bool(call.inputs)
+    is_update = call.kind == "operation" and single_name(call) in _UPDATES and bool(call.inputs)
     return is_update and not any(flow.users(use.tensor, row) for use in call.outputs)
-
-
-def _name(call: Call) -> str:
-    """``add`` also for ``torch._foreach_add``."""
-    return plain_name(call.function).removeprefix("_foreach_")
 
 
 def _is_of_list(call: Call) -> bool:
@@ -165,7 +160,7 @@ def _never_changes(flow: Dataflow, number: int, first: int) -> bool:
 
 def _updated_by(flow: Dataflow, row: int, call: Call, still: set[int]) -> list[int]:
     """The parameters that are added to something made of their gradients: one, or each of a list."""
-    if not still or _name(call) not in _SUMS:
+    if not still or single_name(call) not in _SUMS:
         return []
     found = []
     for uses in (each.inputs for each in flow.lists.singles(row)):

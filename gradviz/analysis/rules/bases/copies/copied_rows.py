@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, reshaped
 from gradviz.analysis.rules.bases.copies.axes_turned import aligned, einsum_axes, turned
+from gradviz.analysis.rules.bases.copies.flattened_rows import TURN
 from gradviz.analysis.rules.bases.copies.joined_copies import joined_parts, stacked_groups
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.copies.other_orders import DIAGONALS, OtherOrder, OtherOrders
@@ -75,7 +76,7 @@ class CopiedRows:
             return [self._taken(row, call, axes, shape, results[0])]
         if name == "index_select" and 0 in axes_of(call, len(results[0])):
             return [(*self._given(call)[-1], *(None for _ in results[0][1:]))]
-        if name in _TURN:
+        if name in TURN:
             return [turned(call, name, axes)]
         if name in _PRODUCTS:
             return [self._product(row, call, results[0])]
@@ -201,7 +202,6 @@ _JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
 _MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST | COUNT_OFF
 _VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
 _SELECT = frozenset({"chunk", "split", "tensor_split", "narrow", "select", "unbind"})
-_TURN = frozenset({"t", "T", "mT", "transpose", "swapaxes", "swapdims", "permute", "movedim"})
 _PRODUCTS = frozenset({"matmul", "mm", "bmm"})
 _TABLES = frozenset({"cosine_similarity", "cdist", "einsum"})
 _REDUCE = REDUCTIONS | NORMALIZERS | {"var_mean", "std_mean", "any", "all", "nanmean"}
