@@ -24,7 +24,7 @@ from gradviz.analysis.parameters.frozen_parameters import (
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.guarded_updates import guards_own_update
-from gradviz.analysis.rules.bases.sources.lines_of_freezing import (
+from gradviz.analysis.rules.bases.sources.lines.lines_of_freezing import (
     line_of_tie,
     location_where_flagged,
     switch_without_effect,

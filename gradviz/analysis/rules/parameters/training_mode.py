@@ -11,7 +11,11 @@ from gradviz.analysis.dataflow.layer_calls import drops_attention, is_training, 
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.lines_of_training import line_of_model, line_of_train, line_that_trains_all
+from gradviz.analysis.rules.bases.sources.lines.lines_of_training import (
+    line_of_model,
+    line_of_train,
+    line_that_trains_all,
+)
 from gradviz.analysis.rules.bases.told_modes import asks_for_the_mode, calls_beside, gets_input_again
 from gradviz.graph.traversal import scopes_around
 

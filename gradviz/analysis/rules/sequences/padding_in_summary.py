@@ -23,7 +23,7 @@ from gradviz.analysis.rules.bases.sequences.padded_ids import (
     is_meant_to_pad,
     same_padding,
 )
-from gradviz.analysis.rules.bases.sequences.position_means import averages_bag, averages_positions
+from gradviz.analysis.rules.bases.sequences.positions.position_means import averages_bag, averages_positions
 from gradviz.graph.call_log import Call, Padding
 
 

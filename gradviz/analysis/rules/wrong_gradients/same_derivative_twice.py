@@ -12,10 +12,14 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.derivative_names import fits, named_derivatives, variable_of
-from gradviz.analysis.rules.bases.formulas.derivative_pairs import SamePair, meet_in_a_loss, same_derivatives
-from gradviz.analysis.rules.bases.formulas.forward_derivatives import same_directions
-from gradviz.analysis.rules.bases.formulas.recomputed_derivatives import recomputed_derivatives
+from gradviz.analysis.rules.bases.formulas.derivatives.derivative_names import fits, named_derivatives, variable_of
+from gradviz.analysis.rules.bases.formulas.derivatives.derivative_pairs import (
+    SamePair,
+    meet_in_a_loss,
+    same_derivatives,
+)
+from gradviz.analysis.rules.bases.formulas.derivatives.forward_derivatives import same_directions
+from gradviz.analysis.rules.bases.formulas.derivatives.recomputed_derivatives import recomputed_derivatives
 
 
 class SameDerivativeTwice(Rule):

@@ -11,7 +11,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.lines_to_move import by_line, line_to_move, location_to_move
+from gradviz.analysis.rules.bases.sources.lines.lines_to_move import by_line, line_to_move, location_to_move
 
 
 class StaleOptimizerParams(Rule):

@@ -15,7 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.straight_lines import is_of_layers, is_straight
+from gradviz.analysis.rules.bases.formulas.derivatives.straight_lines import is_of_layers, is_straight
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 from gradviz.graph.model import CallSite
 

@@ -11,8 +11,8 @@ from gradviz.analysis.rules.bases.sequences.attention.future_attended import (
     shown_by_attention,
     shown_by_softmax,
 )
-from gradviz.analysis.rules.bases.sequences.position_convolutions import convolution_reach, has_whole_kernel
-from gradviz.analysis.rules.bases.sequences.position_mixers import MIXING, Mixer, reads_later
+from gradviz.analysis.rules.bases.sequences.positions.position_convolutions import convolution_reach, has_whole_kernel
+from gradviz.analysis.rules.bases.sequences.positions.position_mixers import MIXING, Mixer, reads_later
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted
 from gradviz.graph.call_log import Call
 

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.formulas.recomputed_derivatives import results_of
+from gradviz.analysis.rules.bases.formulas.derivatives.recomputed_derivatives import results_of
 
 
 class SamePair(Struct, frozen=True):
