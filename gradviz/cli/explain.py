@@ -45,7 +45,7 @@ def explain_command(what: str | None, words: tuple[str, ...], **options: Any) ->
     name = _checked(what, words, options["format"])
     terminal = standard_output(options["color"])
     if not words and options["module"] is None:
-        _check_that_nothing_is_to_run(options)
+        _check_that_nothing_is_to_run()
         show(_general(name, options, terminal), terminal, use_pager=not options["no_pager"])
         return 0
     return _of_a_graph(name, _source_choice(words, options), options, terminal)
@@ -120,7 +120,7 @@ def _explanation_text(explanation: Explanation, options: dict[str, Any], termina
     return ExplanationText(terminal.text_width(options["width"], MIN_WIDTH), terminal.has_colors).text(explanation)
 
 
-def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:
+def _check_that_nothing_is_to_run() -> None:
     from gradviz.errors import BadInput
 
     context = click.get_current_context()

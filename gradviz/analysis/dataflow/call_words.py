@@ -56,6 +56,11 @@ def plain_name(function: str) -> str:
     return _SPELLINGS.get(name, name)
 
 
+def single_name(call: Call) -> str:
+    """What a call does to each tensor that it takes: ``add`` also for ``torch._foreach_add``, which takes lists."""
+    return plain_name(call.function).removeprefix("_foreach_")
+
+
 def call_words(call: Call) -> str:
     """The name of the called function, as users know it: ``div()``, or the name of a custom function."""
     return call.function.removesuffix(".apply") if call.kind == "custom" else f"{plain_name(call.function)}()"

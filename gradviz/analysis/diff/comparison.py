@@ -12,8 +12,10 @@ from gradviz.analysis.diff.difference import Change, Difference, Origin, Where
 from gradviz.analysis.diff.figures import figures_of
 from gradviz.analysis.diff.findings import are_comparable, findings_changed
 from gradviz.analysis.diff.graph_pairs import GraphPair, calls_changed, graph_pairs, not_compared
+from gradviz.analysis.diff.graph_runs import run_of_graph
 from gradviz.analysis.diff.origin import Forward, ForwardComparison, growth
-from gradviz.analysis.diff.runs import Run, run_of_graph, runs_of
+from gradviz.analysis.diff.recorded_runs import runs_of
+from gradviz.analysis.diff.runs import Run
 from gradviz.analysis.diff.settings import settings_that_differ
 from gradviz.analysis.diff.structure import changes_between
 from gradviz.capture.capture import Capture

@@ -130,11 +130,11 @@ class ForwardComparison:
         origin = self._origin(one, other, result, drew_otherwise=drew_otherwise)
         if origin is not None:
             found.effective.add(one.index)
-            self._note(origin, result)
+            self._note(origin)
         elif result.level == "different" and found.crossing is None and found.first is None:
             found.crossing = one.index
 
-    def _note(self, origin: Origin, result: Apart) -> None:
+    def _note(self, origin: Origin) -> None:
         found = self.found
         if origin.cause == "rounding":
             if found.rounding is None and found.first is None:
@@ -293,9 +293,9 @@ class ForwardComparison:
         only_b = before_b if before_b is not None and before_b not in self._alignment.to_a else None
         only_a = before_a if before_a is not None and before_a not in self._alignment.to_b else None
         if only_b is not None:
-            return self._drew_only("only_b", only_b, one)
+            return self._drew_only("only_b", only_b)
         if only_a is not None:
-            return self._drew_only("only_a", only_a, one)
+            return self._drew_only("only_a", only_a)
         assert one.draw is not None and other.draw is not None
         if one.draw.before == other.draw.before:
             reason = "it drew another number of them from the same state of the generator"
@@ -311,7 +311,7 @@ class ForwardComparison:
         what = f"{one.word} draws other random numbers"
         return self._at("random", what, one, other, result.distance, reason)
 
-    def _drew_only(self, cause: Cause, index: int, taker: Operation) -> Origin:
+    def _drew_only(self, cause: Cause, index: int) -> Origin:
         run, name = (self._b, "B") if cause == "only_b" else (self._a, "A")
         operation = run.operations[index]
         what = f"only {name} has {operation.word}, which draws random numbers: later draws give other ones"

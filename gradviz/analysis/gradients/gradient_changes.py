@@ -9,7 +9,7 @@ from math import isclose
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, single_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
@@ -240,7 +240,7 @@ def _divisions_by_numbers(flow: Dataflow) -> list[tuple[int, float]]:
 
 def _factor(call: Call) -> float | None:
     """The Python number by which a call multiplies its only input; None if there is none."""
-    name, number = plain_name(call.function).removeprefix("_foreach_"), call.scalars.get("1", call.scalars.get("0"))
+    name, number = single_name(call), call.scalars.get("1", call.scalars.get("0"))
     if type(number) not in (int, float) or not number or name not in ("mul", "div"):
         return None
     return float(number) if name == "mul" else 1 / number  # type: ignore[operator]

@@ -16,8 +16,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.values.origins import is_all_zero
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.graph.call_log import Call, ValueFacts
+from gradviz.graph.call_log import Call
 
 Event = Literal["backward", "clear", "step"]
 _MIN_MOVES = 2
@@ -210,7 +211,7 @@ class GradientEvents:
             return set()
         gradients = self._histories.leaves_of_gradients
         changed = (use for use in call.changed if use.values is not None and use.tensor in gradients)
-        return {gradients[use.tensor] for use in changed if use.values is not None and _is_zero(use.values)}
+        return {gradients[use.tensor] for use in changed if use.values is not None and is_all_zero(use.values)}
 
     def _is_assigned_from_gradients(self, row: int) -> bool:
         """Whether what becomes the gradient was computed from gradients of this step: ``p.grad /= ranks``."""
@@ -385,10 +386,6 @@ class GradientEvents:
         """Whether all results of a call are gradients, or single numbers."""
         tensors = [self._log.tensors[use.tensor] for use in self._log.calls[row].outputs]
         return bool(tensors) and all(each.gradient_of is not None or each.facts.elements == 1 for each in tensors)
-
-
-def _is_zero(values: ValueFacts) -> bool:
-    return values.zeros == values.count > 0
 
 
 def _backwards_after_a_step(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int | None]]:

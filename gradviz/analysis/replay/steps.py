@@ -17,6 +17,7 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from gradviz.analysis.replay.engine_order import expected_order, order_of_run
+from gradviz.analysis.replay.owners import Owners
 from gradviz.errors import BadInput
 from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph
@@ -91,7 +92,7 @@ class Replay:
         order = order_of_run(graph)
         self.was_watched = bool(order)
         """False if the order is only the expected one: nothing ran, or it was not recorded."""
-        self.steps = _steps(_Owners(view, graph), order or expected_order(graph))
+        self.steps = _steps(Owners(view, graph), order or expected_order(graph))
         self._step_of = {node: step.number for step in self.steps for node in step.nodes}
         self._join()
         self._steps_of_item: dict[int, list[int]] = {}
@@ -217,52 +218,7 @@ def _first_and_last_arrival(step: Step) -> tuple[int, int]:
     return step.entering[0].step, step.entering[-1].step
 
 
-class _Owners:
-    """The items that show a node."""
-
-    def __init__(self, view: View, graph: Graph) -> None:
-        self._leaves: dict[int, list[int]] = {}
-        self._holders: dict[int, list[int]] = {}
-        self._repetitions: dict[int, int] = {}
-        for item in view.items:
-            if item.is_open:
-                continue
-            is_leaf = item.node is not None and graph.nodes[item.node].is_leaf
-            items_of = self._leaves if is_leaf else self._holders
-            for node in item.nodes:
-                items_of.setdefault(node, []).append(item.id)
-            if not is_leaf:
-                self._repetitions.update(_repetitions_in(item, graph))
-
-    def of_leaf(self, node: int) -> list[int]:
-        """Items that show only this leaf; empty for operations, and for leaves that are only inside of boxes."""
-        return self._leaves.get(node, [])
-
-    def of(self, node: int, current: int | None) -> int | None:
-        """The item in which it is drawn: `current` if that is one of several."""
-        holders = self._holders.get(node, ())
-        return current if current in holders else holders[0] if holders else None
-
-    def is_next_repetition(self, node: int, before: int) -> bool:
-        """Whether `node` belongs to another repetition of its item than the node that ran before it."""
-        return self._repetitions.get(node) != self._repetitions.get(before)
-
-
-def _repetitions_in(item: Item, graph: Graph) -> Iterator[tuple[int, int]]:
-    """The nodes that one repeated operation represents, each with the number of its repetition.
-
-    Each repetition has one node with the operation's name, and the views that are merged into it.
-    """
-    if item.node is None:
-        return
-    name = graph.nodes[item.node].name
-    count = sum(graph.nodes[node].name == name for node in item.nodes)
-    period, rest = divmod(len(item.nodes), max(count, 1))
-    if count > 1 and not rest:
-        yield from ((node, index // period) for index, node in enumerate(sorted(item.nodes)))
-
-
-def _steps(owners: _Owners, order: Sequence[int]) -> list[Step]:
+def _steps(owners: Owners, order: Sequence[int]) -> list[Step]:
     steps: list[Step] = []
     current: Step | None = None
     """The last step that is not a leaf."""

@@ -8,7 +8,8 @@ from difflib import unified_diff
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.report import Report
-from gradviz.analysis.diff.runs import Run, runs_of
+from gradviz.analysis.diff.recorded_runs import runs_of
+from gradviz.analysis.diff.runs import Run
 from gradviz.analysis.memory.kept_memory import memory_of
 from gradviz.analysis.parameters.parameter_outcomes import outcomes
 from gradviz.analysis.snapshot.structure_lines import structure_lines

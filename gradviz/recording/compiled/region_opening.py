@@ -557,7 +557,7 @@ def _in_engine_order(nodes: Sequence[Node]) -> list[Node]:
     result = list(nodes)
     for node in ran:
         if node.run is not None and node.id in order:
-            result[node.id] = replace(node, run=_inner_run(node, node.run, order[node.id], node.id in inside))
+            result[node.id] = replace(node, run=_inner_run(node.run, order[node.id], node.id in inside))
     return result
 
 
@@ -566,6 +566,6 @@ def _priority(node: Node) -> tuple[int, int, int]:
     return (0 if node.is_leaf else 1, -node.id, node.id)
 
 
-def _inner_run(node: Node, run: NodeRun, order: int, is_inside: bool) -> NodeRun:
+def _inner_run(run: NodeRun, order: int, is_inside: bool) -> NodeRun:
     """The time is that of the whole region: it is kept only in `Graph.regions`."""
     return replace(run, order=order, seconds=0.0) if is_inside else replace(run, order=order)

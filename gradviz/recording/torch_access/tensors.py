@@ -35,7 +35,6 @@ DISABLE_TORCH_FUNCTION: Callable[[], Any] = (
 
 requires_grad_of = tensor_attribute("requires_grad")
 is_leaf_of = tensor_attribute("is_leaf")
-grad_fn_as_torch_has_it = tensor_attribute("grad_fn")
 
 
 class _PythonReference:

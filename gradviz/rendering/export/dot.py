@@ -139,7 +139,7 @@ class _Painter:
             elif item.is_open:
                 dot.body.append(f"{indent}subgraph cluster_{item.id} {{\n")
                 block = graphviz.Digraph()
-                block.attr(**self._words(item), **self._box_look(item, depth))
+                block.attr(**self._words(item), **self._box_look(depth))
                 dot.body += [indent + line for line in block.body]
             else:
                 node = graphviz.Digraph()
@@ -195,7 +195,7 @@ class _Painter:
         link = source_link(self.template, *text.source) if self.template and text.source else None
         return {"URL": plain_lines([link])} if link else {}
 
-    def _box_look(self, item: Item, depth: int) -> Attributes:
+    def _box_look(self, depth: int) -> Attributes:
         fill = self.theme.nested[min(depth, len(self.theme.nested) - 1)]
         return {"style": "filled,rounded", "fillcolor": fill, "labeljust": "l", "labelloc": "t"}
 

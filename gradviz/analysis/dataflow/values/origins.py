@@ -44,6 +44,11 @@ def is_all_zero(values: ValueFacts) -> bool:
     return values.zeros == values.count > 0
 
 
+def is_one_number(values: ValueFacts | None) -> bool:
+    """Whether values are known to be all the same."""
+    return values is not None and values.minimum is not None and values.minimum == values.maximum
+
+
 class ValueOrigins:
     """Answers for one log."""
 

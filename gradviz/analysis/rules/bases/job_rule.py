@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.ranks.job_case import Divergence, JobCase
+from gradviz.analysis.ranks.divergences import Divergence
+from gradviz.analysis.ranks.job_case import JobCase
 from gradviz.analysis.ranks.stand_words import at_words, shapes_words
 from gradviz.analysis.rule import Rule
 from gradviz.capture.rank_end import CodeLine, Collective

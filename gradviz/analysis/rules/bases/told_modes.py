@@ -1,4 +1,4 @@
-"""Whether a dropout knows the mode of its module, by the text of the line that calls it."""
+"""Whether a dropout knows the mode of its module, by the text of the line that calls it; the calls beside it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import drops_attention, is_training
 from gradviz.analysis.finding import Location
+from gradviz.graph.traversal import scopes_around
 
 
 def asks_for_the_mode(case: Case, row: int, beside: Iterable[int]) -> bool:
@@ -46,3 +48,35 @@ def _statement(case: Case, here: Location) -> str:
         if text.count("(") <= text.count(")"):
             break
     return text
+
+
+# -- the calls of one model --------------------------------------------------------------------------------------------
+
+_NEAR = 2_000
+"""Calls before and after one in which the rest of the same module call is looked for."""
+
+
+def calls_beside(flow: Dataflow, row: int, outermost: int) -> list[int]:
+    """The calls in the same call of a module as one, which that module is around."""
+    scopes, calls = flow.log.scopes, flow.log.calls
+    return [
+        number
+        for number in range(max(0, row - _NEAR), min(len(calls), row + _NEAR))
+        if (scope := calls[number].scope) is not None and outermost in scopes_around(scopes, scope)
+    ]
+
+
+def gets_input_again(flow: Dataflow, outermost: int, members: list[int], among: range | None = None) -> bool:
+    """Whether the model gets the same input again, as averages over dropout do; perhaps only among some calls,
+    of which those without gradients count."""
+    path = flow.log.scopes[outermost].path
+    # A model may begin with a call that reads nothing, as `arange()` for its positions.
+    read = next((flow.log.calls[each].inputs[0].tensor for each in members if flow.log.calls[each].inputs), None)
+    users = [
+        user
+        for user in (flow.users(read) if read is not None else ())
+        if among is None or (user in among and flow.log.calls[user].grad_mode != "enabled")
+    ]
+    scopes = (flow.log.calls[user].scope for user in users)
+    outer = {list(scopes_around(flow.log.scopes, scope))[-1] for scope in scopes if scope is not None}
+    return sum(flow.log.scopes[each].path == path for each in outer) > 1

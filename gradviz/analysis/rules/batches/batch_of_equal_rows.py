@@ -11,9 +11,9 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.batch_lines import CARRY, DRAWS, taken_from_loader
-from gradviz.analysis.rules.bases.batches.equal_rows import Origin, origin_of_equal_rows
-from gradviz.analysis.rules.bases.batches.stored_batches import line_of_data_set, line_that_stores
+from gradviz.analysis.rules.bases.batches.batch_lines import CARRY, DRAWS
+from gradviz.analysis.rules.bases.batches.equal_rows import Origin, line_of_equal_rows, origin_of_equal_rows
+from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -96,7 +96,7 @@ class BatchOfEqualRows(Rule):
         size = shape_of(flow, use.tensor)[0]
         made = None if origin.row is None else location_of_call(flow, origin.row)
         used = location_of_call(flow, row)
-        found = line_that_stores(case, used) if origin.row is None else _line_of_origin(case, origin.row)
+        found = line_that_stores(case, used) if origin.row is None else line_of_equal_rows(case, origin.row)
         location = found or made or used
         beside = "the targets" if varied is None else case.tensor_name(varied)
         symptom = made if made is not None and made != location else used
@@ -163,36 +163,6 @@ def _batch(flow: Dataflow, row: int, *, equal: bool = False) -> TensorUse | None
         if values is not None and values.minimum != values.maximum and (values.equal_rows or not equal):
             return use
     return None
-
-
-# -- where the rows became the same ------------------------------------------------------------------------------------
-
-
-def _line_of_origin(case: Case, origin: int) -> Location | None:
-    """The line to edit: that of a data set which gave all the samples, or that which stores them."""
-    flow = case.dataflow
-    call = flow.log.calls[origin]
-    written = _written_for_each(flow, origin, call)
-    if written is not None:
-        return location_of_call(flow, written)
-    if len({use.tensor for use in call.inputs}) > 1:
-        made = (flow.newest_producer(use.tensor, origin) for use in call.inputs)
-        lines = {None if row is None else location_of_call(flow, row) for row in made}
-        line = next(iter(lines))
-        if len(lines) == 1 and line is not None and line != location_of_call(flow, origin):
-            return line
-    taken = taken_from_loader(case, origin, call)
-    stored = line_that_stores(case, location_of_call(flow, origin))
-    return stored if taken is None else line_of_data_set(case, taken)
-
-
-def _written_for_each(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The call that wrote each sample into one tensor, which was then put together with itself."""
-    if len(call.inputs) < _MIN_ROWS or len({use.tensor for use in call.inputs}) > 1:
-        return None
-    written = flow.changes(call.inputs[0].tensor, flow.step_before(row), row)[-len(call.inputs) :]
-    lines = {flow.log.calls[each].call_site for each in written}
-    return written[-1] if len(written) == len(call.inputs) and len(lines) == 1 else None
 
 
 # -- what differs from row to row --------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from gradviz.analysis.rules.bases.batches.batch_lines import (
     line_of_batch,
     maker_of_batch,
 )
-from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, value_maker
-from gradviz.graph.call_log import Call, TensorUse, ValueFacts
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
+from gradviz.analysis.rules.bases.losses.targets.targets_of_classes import BINARY, OF_CLASSES, class_targets
 
 
 class BatchesOfOneClass(Rule):
@@ -112,9 +112,7 @@ _MIN_SHARE = 2 / 3
 _MIN_TARGETS = 4
 _MIN_OTHERS = 2
 """Batches of another class than the most frequent one: those of frequent classes may be of one by chance."""
-_OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "multi_margin_loss"})
-_BINARY = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits"})
-_TAKE_CLASSES = _OF_CLASSES | _BINARY | {"gather", "getitem", "mul", "mse_loss"}
+_TAKE_CLASSES = OF_CLASSES | BINARY | {"gather", "getitem", "mul", "mse_loss"}
 
 
 class _Batch(Struct, frozen=True):
@@ -129,7 +127,7 @@ class _Batch(Struct, frozen=True):
 
 def _batch(flow: Dataflow, row: int) -> _Batch | None:
     call = flow.log.calls[row]
-    targets = _targets(flow, row, call)
+    targets = class_targets(flow, row, call)
     values = None if targets is None else flow.values_of(targets, row)
     if targets is None or values is None or values.count < _MIN_TARGETS or values.minimum is None:
         return None
@@ -137,54 +135,6 @@ def _batch(flow: Dataflow, row: int) -> _Batch | None:
     if not shape or shape[0] != values.count or values.minimum == call.scalars.get("ignore_index"):
         return None
     return _Batch(row, targets.tensor, values.count, values.minimum if values.minimum == values.maximum else None)
-
-
-def _targets(flow: Dataflow, row: int, call: Call) -> TensorUse | None:
-    """The classes of the samples that a call takes; None if it takes none."""
-    name = plain_name(call.function)
-    if name == "gather":
-        return argument(call, 2, "index") if _are_probabilities(flow, row, call) else None
-    if name == "getitem":
-        return _chosen_of_each(flow, row, call) if _are_probabilities(flow, row, call) else None
-    if name == "mul" or not call.inputs[0].requires_grad:
-        targets = next((use for use in call.inputs if not use.requires_grad), None)
-    else:
-        targets = argument(call, 1, "target")
-    if targets is None or targets.requires_grad:
-        return None
-    hot = value_maker(flow, targets.tensor, row)
-    if hot is not None and plain_name(hot[1].function) == "one_hot":
-        return hot[1].inputs[0]
-    is_integer = "int" in flow.log.tensors[targets.tensor].facts.dtype
-    if name in _BINARY:
-        return targets if _is_zero_or_one(flow.values_of(targets, row)) else None
-    return targets if name in _OF_CLASSES and is_integer else None
-
-
-def _is_zero_or_one(values: ValueFacts | None) -> bool:
-    return values is not None and {values.minimum, values.maximum} <= {0.0, 1.0}
-
-
-def _are_probabilities(flow: Dataflow, row: int, call: Call) -> bool:
-    if not call.inputs[0].requires_grad:
-        return False
-    makers = flow.makers(call.inputs[0].tensor, row, _MAX_MAKERS)
-    return any(plain_name(maker.function) in ("softmax", "log_softmax") for _, maker in makers)
-
-
-_MAX_MAKERS = 3
-
-
-def _chosen_of_each(flow: Dataflow, row: int, call: Call) -> TensorUse | None:
-    """``y`` of ``p[torch.arange(n), y]``."""
-    if len(call.inputs) != _WITH_TWO_INDEXES:
-        return None
-    _, first, second = call.inputs
-    made = flow.newest_producer(first.tensor, row)
-    return second if made is not None and plain_name(flow.log.calls[made].function) == "arange" else None
-
-
-_WITH_TWO_INDEXES = 3
 
 
 def _are_sorted(flow: Dataflow, batches: list[_Batch]) -> bool:

@@ -9,8 +9,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.copies.copied_rows import CopiedRows, OtherOrder, Use
+from gradviz.analysis.rules.bases.copies.copied_rows import CopiedRows
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST
+from gradviz.analysis.rules.bases.copies.other_orders import OtherOrder, Use
 
 
 class RowsGroupedOtherwise(Rule):

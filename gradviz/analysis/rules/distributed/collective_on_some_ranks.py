@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.ranks.job_case import ByRank, Divergence, JobCase, OutOfStep, is_waiting
+from gradviz.analysis.ranks.divergences import Divergence
+from gradviz.analysis.ranks.job_case import ByRank, JobCase, OutOfStep, is_waiting
 from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
 from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, RankEnd

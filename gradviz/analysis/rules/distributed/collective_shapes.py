@@ -53,7 +53,7 @@ class CollectiveShapes(JobRule):
         found = job.divergence
         if found is not None and len(found.groups) == 1 and not found.without:
             calls = {rank: call for rank, call in found.calls.items() if call is not None}
-            yield self._finding(job, calls, f"in {next(iter(calls.values())).name}(){number_words(found)}")
+            yield self._finding(calls, f"in {next(iter(calls.values())).name}(){number_words(found)}")
             return
         if (
             job.by_rank is not None
@@ -66,7 +66,7 @@ class CollectiveShapes(JobRule):
                 yield self._aborted(job, end)
                 return
 
-    def _finding(self, job: JobCase, calls: dict[int, Collective], where: str) -> Finding:
+    def _finding(self, calls: dict[int, Collective], where: str) -> Finding:
         told = ", ".join(f"rank {rank} gives{shapes_words(call)[3:]}" for rank, call in list(calls.items())[:4])
         line = next(iter(calls.values())).at
         return self.finding(

@@ -73,7 +73,7 @@ class OtherTemperature(Rule):
                 continue
             student = _last_softmax(flow, model, row)
             if student is not None and _divisor(flow, *student) is None:
-                yield self._finding(flow, row, student[0], *teacher)
+                yield self._finding(flow, student[0], *teacher)
 
     def _turned(self, flow: Dataflow, teacher: int, divisor: float) -> Finding:
         temperature = 1 / divisor
@@ -88,7 +88,7 @@ class OtherTemperature(Rule):
             evidence={"temperature": temperature},
         )
 
-    def _finding(self, flow: Dataflow, row: int, student: int, teacher: int, temperature: float) -> Finding:
+    def _finding(self, flow: Dataflow, student: int, teacher: int, temperature: float) -> Finding:
         location, softened = location_of_call(flow, student), location_of_call(flow, teacher)
         return self.finding(
             f"the targets are the softmax of logits divided by {temperature:g}{at_line(softened)}, and the trained "

@@ -76,7 +76,7 @@ class ScaleRewarded(Rule):
 
     def _finding(self, case: Case, found: _Rewarded, terms: list[Term]) -> Finding:
         flow = case.dataflow
-        meeting, edited = _lines(flow, found, terms)
+        meeting, edited = _lines(found, terms)
         here, used = location_of_call(flow, edited), location_of_call(flow, meeting)
         if used == here:
             used = location_of_call(flow, found.power.row)
@@ -159,7 +159,7 @@ def _is_free(flow: Dataflow, power: Power) -> bool:
 # -- lines -------------------------------------------------------------------------------------------------------------
 
 
-def _lines(flow: Dataflow, found: _Rewarded, terms: list[Term]) -> tuple[int, int]:
+def _lines(found: _Rewarded, terms: list[Term]) -> tuple[int, int]:
     """The call where the two terms meet, and the one to edit."""
     linear, product = found.linear, found.product
     shared = [row for row, other in zip(linear.path, product.path, strict=False) if row == other]

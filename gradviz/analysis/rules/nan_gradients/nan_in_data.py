@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFacts, BrokenGradientRule
+from gradviz.analysis.numbers.broken_gradient_words import BrokenGradientFacts
+from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule
 
 
 class NanInData(BrokenGradientRule):

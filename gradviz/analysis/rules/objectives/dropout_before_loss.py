@@ -11,8 +11,9 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, line_in_fu
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, is_squared, value_maker
-from gradviz.analysis.rules.bases.sequences.position_masks import hidden_by, is_drawn_anew, mask_of
+from gradviz.analysis.rules.bases.formulas.products import is_squared
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
+from gradviz.analysis.rules.bases.sequences.positions.position_masks import hidden_by, is_drawn_anew, mask_of
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
 from gradviz.graph.call_log import Call

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from math import prod
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, tensor_before
-from gradviz.analysis.rules.bases.losses.signed_terms import PRODUCTS
+from gradviz.analysis.rules.bases.formulas.uses_of_orders import (
+    KEEPS_INDEXES,
+    masks_what_was_sorted,
+    weighs_what_was_sorted,
+)
+from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
 from gradviz.graph.call_log import Call
 
 
@@ -93,15 +95,12 @@ _MAX_FOLLOWED = 40
 _MAX_REACHED = 60
 _BOTH = 2
 _SORTS = frozenset({"argsort", "sort"})
-_KEEPS = SHAPE_ONLY - PARTS - {"T", "t"} | {"detach", "type", "half", "long"}
 _SHIFTS = frozenset({"add", "mul", "sub", "neg", "div"})
 _CURVES = frozenset({
     "log", "log2", "log10", "log1p", "exp", "exp2", "reciprocal", "rsqrt", "sqrt", "softmax", "log_softmax", "sigmoid",
 })  # fmt: skip
 """Functions of a rank, which make no sense of an index."""
-_SIZES = _KEEPS | {"abs", "square", "neg"}
 _COMPARES = frozenset({"lt", "le", "gt", "ge", "less", "greater", "less_equal", "greater_equal"})
-_MASKS = frozenset({"mul", "where", "masked_fill", "getitem", "masked_select"})
 _DRAWS = frozenset(
     {"rand", "randn", "rand_like", "randn_like", "uniform", "normal", "randperm", "exponential", "randint"}
 )
@@ -118,7 +117,7 @@ def _orders(flow: Dataflow) -> Iterator[list[int]]:
 
 
 def _is_of_draws(flow: Dataflow, row: int) -> bool:
-    tensor = tensor_before(flow, flow.log.calls[row].inputs[0].tensor, row, _KEEPS)
+    tensor = tensor_before(flow, flow.log.calls[row].inputs[0].tensor, row, KEEPS_INDEXES)
     made = flow.newest_producer(tensor, row)
     return made is not None and plain_name(flow.log.calls[made].function) in _DRAWS | _SORTS
 
@@ -143,13 +142,13 @@ def _use_as_rank(flow: Dataflow, row: int) -> int | None:
             if not taker.outputs or taker.kind != "operation":
                 return None  # It leaves torch: what it is for is not known.
             is_below = name == "div" and _is_below(taker, value.tensor)
-            if name in _KEEPS or (name in _SHIFTS and _is_alone(taker) and not is_below):
+            if name in KEEPS_INDEXES or (name in _SHIFTS and _is_alone(taker) and not is_below):
                 waiting.append(_Value(taker.outputs[0].tensor, user))
             elif is_below or _is_curve(taker, name):
                 found += [user] if _reaches_a_loss(flow, user) else []
             elif name in _COMPARES and _is_alone(taker) and type(taker.scalars.get("1")) in (int, float):
-                found += [user] if _masks_what_was_sorted(flow, row, user) else []
-            elif name in _LOOKS_UP and _weighs_what_was_sorted(flow, row, user, value.tensor):
+                found += [user] if masks_what_was_sorted(flow, row, user) else []
+            elif name in _LOOKS_UP and weighs_what_was_sorted(flow, row, user, value.tensor):
                 found.append(user)
             else:
                 return None
@@ -189,55 +188,4 @@ def _reaches_a_loss(flow: Dataflow, row: int) -> bool:
     return False
 
 
-def _masks_what_was_sorted(flow: Dataflow, row: int, compared: int) -> bool:
-    """Whether the result of a comparison selects among the very values that were sorted."""
-    given = flow.log.calls[row].inputs[0].tensor
-    source = tensor_before(flow, given, row, _SIZES)
-    mask, after = flow.log.calls[compared].outputs[0].tensor, compared
-    for _ in range(_BOTH):
-        for user in flow.users(mask, after):
-            call = flow.log.calls[user]
-            name = plain_name(call.function)
-            others = (use.tensor for use in call.inputs if use.tensor != mask)
-            if name in _MASKS and any(tensor_before(flow, each, user, _SIZES) == source for each in others):
-                return bool(shape_of(flow, mask) == shape_of(flow, given))
-            if name in _KEEPS and call.outputs:
-                mask, after = call.outputs[0].tensor, user
-                break
-    return False
-
-
-def _weighs_what_was_sorted(flow: Dataflow, row: int, lookup: int, order: int) -> bool:
-    """Whether what an order takes from a table multiplies the very values that were sorted, which stand in their old
-    order."""
-    source = tensor_before(flow, flow.log.calls[row].inputs[0].tensor, row, _SIZES)
-    call = flow.log.calls[lookup]
-    table = next((use.tensor for use in call.inputs if use.tensor != order), None)
-    if table is None or tensor_before(flow, table, lookup, _SIZES) == source:
-        return False
-    taken, after = call.outputs[0].tensor, lookup
-    for _ in range(_MAX_SCALED):
-        users = flow.users(taken, after)
-        for user in users:
-            each = flow.log.calls[user]
-            others = [use.tensor for use in each.inputs if use.tensor != taken]
-            is_product = plain_name(each.function) in PRODUCTS
-            if is_product and any(tensor_before(flow, other, user, _SIZES) == source for other in others):
-                return True
-        scaled = [user for user in users if _is_scaled(flow, flow.log.calls[user], taken)]
-        if not scaled:
-            return False
-        taken, after = flow.log.calls[scaled[-1]].outputs[0].tensor, scaled[-1]
-    return False
-
-
-def _is_scaled(flow: Dataflow, call: Call, tensor: int) -> bool:
-    """Whether a call keeps what it is given, or multiplies all of it with one number."""
-    if not call.outputs or call.inputs[0].tensor != tensor:
-        return False
-    name, rest = plain_name(call.function), call.inputs[1:]
-    return name in _KEEPS or (name in ("mul", "div") and all(prod(shape_of(flow, use.tensor)) == 1 for use in rest))
-
-
-_MAX_SCALED = 4
 _LOOKS_UP = frozenset({"getitem", "index_select", "gather", "take", "take_along_dim", "embedding"})

@@ -10,12 +10,12 @@ from itertools import permutations
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
+from gradviz.analysis.rules.bases.formulas.products import is_squared
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -196,7 +196,7 @@ def _are_zeros_of_this_step(flow: Dataflow, row: int, tensor: int, *, is_average
         return False
     values = flow.values(tensor, row)
     changes = [flow.log.calls[each] for each in flow.changes(tensor, made[0], row)]
-    is_smaller = [plain_name(each.function).removeprefix("_foreach_") == "mul" and _decays(each) for each in changes]
+    is_smaller = [single_name(each) == "mul" and _decays(each) for each in changes]
     is_zero = values is not None and values.zeros == values.count > 0
     return is_zero and all(is_smaller) and (is_average or bool(is_smaller))
 

@@ -14,6 +14,7 @@ from gradviz.analysis.finding import Finding, Location, Severity, location_of_li
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
+from gradviz.analysis.rules.bases.formulas.neutral_values import neutral_effect
 from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps, is_in_a_module
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call, TensorUse
@@ -21,8 +22,6 @@ from gradviz.graph.call_log import Call, TensorUse
 _IN_INIT = re.compile(r"__init__(\.<locals>\.<(list|dict|set)comp>|\.<locals>\.<genexpr>)*$")
 _MIN_STEPS = 2
 _MAX_CALLS = 20
-_NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
-_ALL = {0.0: "it only adds zeros", 1.0: "it only multiplies by ones"}
 _AVERAGE = "; it is a running average of the data, which no saved state_dict has, and which .to() does not move"
 _STATISTICS = frozenset({"mean", "var", "std", "var_mean", "std_mean"})
 _DRAWS = frozenset({"randn", "rand", "normal", "uniform", "trunc_normal", "randn_like", "rand_like", "bernoulli"})
@@ -153,37 +152,10 @@ def _role_of(case: Case, tensor: int, row: int) -> tuple[str, Severity]:
     flow = case.dataflow
     if any(plain_name(flow.log.calls[above].function) in _DRAWS for above in flow.ancestors(tensor, row)):
         return "; it was drawn at random, and a saved state_dict does not have it", "warning"
-    effect = _without_effect(flow, tensor, row)
+    effect = neutral_effect(flow, tensor, row)
     return (
         ("", "note") if effect is None else (f"; {effect}, which changes nothing as long as it is constant", "warning")
     )
-
-
-def _without_effect(flow: Dataflow, tensor: int, row: int) -> str | None:
-    """If it, or what the program computes from it alone, leaves trained values as they are: ``it only adds zeros``."""
-    waiting = [(tensor, row)]
-    for _ in range(_MAX_CALLS):
-        if not waiting:
-            break
-        taken, at = waiting.pop()
-        call = flow.log.calls[at]
-        use = next(each for each in call.inputs if each.tensor == taken)
-        name, values = plain_name(call.function), flow.values_of(use, at)
-        if call.kind != "operation" or values is None or not _is_on_own_line(flow, call):
-            continue
-        if call.live_inputs:
-            neutral = _NEUTRAL.get(name)
-            is_second = name in ("add", "mul") or (use.place == "1" and "__r" not in call.function)
-            if neutral is not None and is_second and values.minimum == values.maximum == neutral:
-                return _ALL[neutral]
-        elif len(call.inputs) == 1:
-            waiting += [(made.tensor, user) for made in call.outputs for user in flow.users(made.tensor, at)]
-    return None
-
-
-def _is_on_own_line(flow: Dataflow, call: Call) -> bool:
-    """Whether the program wrote that operation itself: what a library computes with a constant may need one."""
-    return call.call_site is not None and not flow.log.call_sites[call.call_site].is_library
 
 
 def _is_constant(use: TensorUse) -> bool:

@@ -6,13 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import CutSeen, Finding, Location, location_of_line
+from gradviz.analysis.finding import CutSeen, Finding, Location
 from gradviz.analysis.parameters.frozen_by_default import frozen_when_made
 from gradviz.analysis.parameters.frozen_parameters import (
     TiedToFrozen,
@@ -26,8 +24,13 @@ from gradviz.analysis.parameters.frozen_parameters import (
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.guarded_updates import guards_own_update
+from gradviz.analysis.rules.bases.sources.lines.lines_of_freezing import (
+    line_of_tie,
+    location_where_flagged,
+    switch_without_effect,
+    told_at_switch,
+)
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.graph.modules_and_schedules import IdleAttribute
 
 
 class RequiresGradFalse(Rule):
@@ -77,7 +80,7 @@ class RequiresGradFalse(Rule):
         for number, row in asked_without_flag(histories):
             if number not in reported and not _goes_on_without(case, number, row):
                 reported.add(number)
-                line = _location_where_flagged(histories, number), location_of_call(histories.flow, row)
+                line = location_where_flagged(histories, number), location_of_call(histories.flow, row)
                 tensor = histories.tensor(number)
                 if line in lines and tensor.role == "tensor" and lines[line].issuperset(tensor.names):
                     continue  # a tensor like one that was told, of an earlier step
@@ -93,8 +96,8 @@ class RequiresGradFalse(Rule):
             told.update(frozen)
             made = frozen_when_made(histories, frozen[0], case.source_line)
             found = self._in_optimizer(histories, frozen, freezing, made)
-            switch = _switch_without_effect(case, frozen)
-            yield found if switch is None else _told_at_switch(found, *switch)
+            switch = switch_without_effect(case, frozen)
+            yield found if switch is None else told_at_switch(found, *switch)
         for tied in tied_to_frozen(histories):
             yield self._tied(case, tied)
         for number in histories.log.parameters if histories.reached_by else ():
@@ -116,13 +119,13 @@ class RequiresGradFalse(Rule):
                 symptom="raises",
                 why="the program gives the optimizer only what requires grad, and nothing is left",
                 fix="freeze only what should not train, or unfreeze the rest before the optimizer is made",
-                location=_location_where_flagged(histories, frozen[0]),
+                location=location_where_flagged(histories, frozen[0]),
                 tensors=names_of(histories.flow, frozen),
                 evidence={"parameters": len(frozen)},
             )
 
     def _asked(self, histories: ParameterHistories, number: int, row: int, *, is_raised: bool) -> Finding:
-        flag = _location_where_flagged(histories, number)
+        flag = location_where_flagged(histories, number)
         return self.finding(
             f"{histories.name(number)} does not require grad, so backward() leaves its .grad at None",
             symptom="raises" if is_raised else "grad_none",
@@ -143,7 +146,7 @@ class RequiresGradFalse(Rule):
             symptom="raises",
             why=why,
             fix=fix,
-            location=_location_where_flagged(histories, tensors[0]),
+            location=location_where_flagged(histories, tensors[0]),
             symptom_location=location_of_call(histories.flow, row),
             tensors=names_of(histories.flow, tensors),
             cut=CutSeen("requires_grad=False", root=case.backward_calls.refused_root(row, root)),
@@ -151,7 +154,7 @@ class RequiresGradFalse(Rule):
 
     def _tied(self, case: Case, tied: TiedToFrozen) -> Finding:
         histories = case.histories
-        frozen, tie = _location_where_flagged(histories, tied.tensor), _line_of_tie(case, tied)
+        frozen, tie = location_where_flagged(histories, tied.tensor), line_of_tie(case, tied)
         return self.finding(
             f"{tied.trained} is {tied.frozen}, which is frozen: the rest of that module trains, and this does not",
             severity="warning",
@@ -195,7 +198,7 @@ class RequiresGradFalse(Rule):
             fix=_UNFREEZE if made is None else _NO_DEFAULT,
             location=location_of_flag(histories, row)
             if row is not None
-            else made or _location_where_flagged(histories, tensors[0]),
+            else made or location_where_flagged(histories, tensors[0]),
             tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
@@ -230,49 +233,3 @@ def _goes_on_without(case: Case, number: int, row: int) -> bool:
     if case.dataflow.log.tensors[number].role != "tensor":
         return True
     return not any(guards_own_update(tree, location.line) for file, tree in own_files(case) if file == location.file)
-
-
-def _switch_without_effect(case: Case, frozen: list[int]) -> tuple[IdleAttribute, Location] | None:
-    """What should have unfrozen all of these, and only sets an attribute that nothing reads; with its only line."""
-    for each in case.dataflow.log.idle_attributes:
-        if each.value and set(frozen).issubset(each.tensors):
-            places = [Location(*line) for line in each.lines]
-            lines = [place for place in places if "True" in (case.source_line(place) or "")]
-            return (each, lines[0]) if len(lines) == 1 else None
-    return None
-
-
-def _told_at_switch(found: Finding, switch: IdleAttribute, line: Location) -> Finding:
-    call = f"{switch.owner or 'module'}.requires_grad_(True)"
-    return replace(
-        found,
-        message=f"{found.message}: {switch.name} = True on {switch.owner or 'a module'} unfreezes nothing",
-        why=f"{'modules' if switch.is_of_module else 'parameters'} have no switch {switch.name}: Python makes a new "
-        "attribute, which nothing reads",
-        fix=f"call {call}",
-        location=line,
-        symptom_location=found.location,
-    )
-
-
-def _line_of_tie(case: Case, tied: TiedToFrozen) -> Location | None:
-    """The only line that assigns one of the two to the other: ``self.decoder.weight = self.embed.weight``."""
-    ends = [".".join(name.split(".")[-2:]) for name in (tied.trained, tied.frozen)]
-    found = [
-        Location(file, number)
-        for file, lines in case.capture.sources.items()
-        for number, text in lines.items()
-        if "=" in text and all(end in text for end in ends)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _location_where_flagged(histories: ParameterHistories, number: int) -> Location | None:
-    """Where it was frozen; if it never required grad, where it was made."""
-    off = [row for row, flag in histories.flag_changes(number) if not flag]
-    if off:
-        return location_of_flag(histories, off[-1])
-    makers = [row for row in histories.flow.producers(number) if histories.log.calls[row].kind != "step"]
-    return (
-        location_of_call(histories.flow, makers[-1]) if makers else location_of_line(histories.line_where_made(number))
-    )

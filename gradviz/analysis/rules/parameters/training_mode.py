@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import (
-    at_line,
-    call_words,
-    callers,
-    line_outside_modules,
-    location_of_call,
-    plain_name,
-)
+from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import drops_attention, is_training, word_of_layer
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.told_modes import asks_for_the_mode
+from gradviz.analysis.rules.bases.sources.lines.lines_of_training import (
+    line_of_model,
+    line_of_train,
+    line_that_trains_all,
+)
+from gradviz.analysis.rules.bases.told_modes import asks_for_the_mode, calls_beside, gets_input_again
 from gradviz.graph.traversal import scopes_around
 
 
@@ -73,24 +70,25 @@ class TrainingMode(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
         told, lines = set[str](), set[Location | None]()
-        for row, call in enumerate(case.dataflow.log.calls):
+        for row, call in enumerate(flow.log.calls):
             is_active = is_training(call) is True or drops_attention(call)
             if call.scope is None or not is_active or any(use.requires_grad for use in call.outputs):
                 continue
-            around = list(scopes_around(case.dataflow.log.scopes, call.scope))
-            paths = [case.dataflow.log.scopes[scope].path for scope in around]
+            around = list(scopes_around(flow.log.scopes, call.scope))
+            paths = [flow.log.scopes[scope].path for scope in around]
             outermost, path = around[-1], paths[-1]
             if not told.isdisjoint(paths):
                 continue
             # A teacher may be a part of what trains: the outermost module that nothing trains.
             finished = next((scope for scope in reversed(around) if self._is_finished(case, row, scope)), None)
             if finished is not None and finished != outermost and self._drops_like_the_rest(case, row, outermost):
-                told.add(case.dataflow.log.scopes[finished].path)
+                told.add(flow.log.scopes[finished].path)
             elif finished is not None:
-                path = case.dataflow.log.scopes[finished].path
+                path = flow.log.scopes[finished].path
                 told.add(path)
-                is_told = asks_for_the_mode(case, row, self._members(case, row, outermost))
+                is_told = asks_for_the_mode(case, row, calls_beside(flow, row, outermost))
                 is_part = finished != outermost
                 finding = self._finding(case, row, path, is_part=is_part) if is_told else self._without_mode(case, row)
                 if finding.location not in lines:
@@ -98,16 +96,8 @@ class TrainingMode(Rule):
                 lines.add(finding.location)
             elif self._is_evaluation(case, row, outermost):
                 told.add(path)
-                is_asked = asks_for_the_mode(case, row, self._members(case, row, outermost))
+                is_asked = asks_for_the_mode(case, row, calls_beside(flow, row, outermost))
                 yield self._of_evaluation(case, row, outermost) if is_asked else self._without_mode(case, row)
-
-    def _members(self, case: Case, row: int, outermost: int) -> list[int]:
-        scopes, calls = case.dataflow.log.scopes, case.dataflow.log.calls
-        return [
-            number
-            for number in range(max(0, row - _NEAR), min(len(calls), row + _NEAR))
-            if (scope := calls[number].scope) is not None and outermost in scopes_around(scopes, scope)
-        ]
 
     def _is_evaluation(self, case: Case, row: int, outermost: int) -> bool:
         """Whether a trained model drops values where gradients are off, and no loss uses the result.
@@ -121,18 +111,18 @@ class TrainingMode(Rule):
             return False
         if word_of_layer(call) != "dropout" and not _is_compared(flow, row):
             return False
-        members = self._members(case, row, outermost)
+        members = calls_beside(flow, row, outermost)
         own = {use.tensor for number in members for use in flow.log.calls[number].inputs}
         is_trained = not own.isdisjoint(histories.trained & histories.reached)
         since, end = flow.step_before(row), next((step for step in histories.steps if step > row), len(flow.log.calls))
-        is_average = self._is_repeated(case, outermost, members, range(since, end))
+        is_average = gets_input_again(flow, outermost, members, range(since, end))
         return is_trained and not is_average and not self._goes_into_a_loss(case, row)
 
     def _of_evaluation(self, case: Case, row: int, outermost: int) -> Finding:
         flow = case.dataflow
         path = flow.log.scopes[outermost].path
         here = self._line_of_result(case, row, outermost)
-        switch = _line_of_train(case, here)
+        switch = line_of_train(case, here)
         return self.finding(
             f"{path or 'a model'} is evaluated{at_line(here)} in training mode: its "
             f"{word_of_layer(flow.log.calls[row])} works as in training",
@@ -166,7 +156,7 @@ class TrainingMode(Rule):
         """The line that uses the result of the outermost module first; where gradients are off, callers of a line are
         not recorded."""
         flow = case.dataflow
-        last = self._members(case, row, outermost)[-1]
+        last = calls_beside(flow, row, outermost)[-1]
         users = (user for use in flow.log.calls[last].outputs for user in flow.users(use.tensor, after=last))
         user = min(users, default=None)
         return location_of_line(line_outside_modules(flow, row)) if user is None else location_of_call(flow, user)
@@ -175,7 +165,7 @@ class TrainingMode(Rule):
         """Whether nothing changes the model after this call, and its result goes into the loss of another one."""
         flow, histories = case.dataflow, case.histories
         calls = flow.log.calls
-        members = self._members(case, row, outermost)
+        members = calls_beside(flow, row, outermost)
         own = {use.tensor for number in members for use in calls[number].inputs}
         parameters = {number for number in own if histories.tensor(number).role == "parameter"}
         if not parameters:
@@ -183,7 +173,7 @@ class TrainingMode(Rule):
             model = flow.log.scopes[outermost].path.rpartition(".")[0]
             parameters = set(histories.parameters_below(model)) if model else parameters
         stepped = {use.tensor for step in histories.steps if step > row for use in calls[step].inputs}
-        if not parameters or parameters & stepped or self._is_repeated(case, outermost, members):
+        if not parameters or parameters & stepped or gets_input_again(flow, outermost, members):
             return False
         if any(flow.changes(number, row, len(calls)) for number in parameters):
             return False
@@ -194,10 +184,10 @@ class TrainingMode(Rule):
     def _drops_like_the_rest(self, case: Case, row: int, outermost: int) -> bool:
         """Whether it is a dropout in frozen layers of a model, and the trained layers behind them drop values as well:
         so do adapters in a frozen model, and training that begins at a later layer."""
-        calls = case.dataflow.log.calls
+        flow, calls = case.dataflow, case.dataflow.log.calls
         if word_of_layer(calls[row]) != "dropout" or not self._feeds_trained_layers(case, row):
             return False
-        members = (calls[number] for number in self._members(case, row, outermost))
+        members = (calls[number] for number in calls_beside(flow, row, outermost))
         return any(
             ((is_training(call) is True and word_of_layer(call) == "dropout") or drops_attention(call))
             and any(use.requires_grad for use in call.outputs)
@@ -213,22 +203,6 @@ class TrainingMode(Rule):
         below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, backward)
         return any(use.tensor in trained for each in below for use in flow.log.calls[each].inputs)
 
-    def _is_repeated(self, case: Case, outermost: int, members: list[int], among: range | None = None) -> bool:
-        """Whether the model gets the same input again, as averages over dropout do; perhaps only among some calls,
-        of which those without gradients count."""
-        flow = case.dataflow
-        path = flow.log.scopes[outermost].path
-        # A model may begin with a call that reads nothing, as `arange()` for its positions.
-        read = next((flow.log.calls[each].inputs[0].tensor for each in members if flow.log.calls[each].inputs), None)
-        users = [
-            user
-            for user in (flow.users(read) if read is not None else ())
-            if among is None or (user in among and flow.log.calls[user].grad_mode != "enabled")
-        ]
-        scopes = (flow.log.calls[user].scope for user in users)
-        outer = {list(scopes_around(flow.log.scopes, scope))[-1] for scope in scopes if scope is not None}
-        return sum(flow.log.scopes[each].path == path for each in outer) > 1
-
     def _goes_into_a_loss(self, case: Case, row: int) -> bool:
         """Whether a result of a call is used in what a later backward goes through."""
         flow, calls = case.dataflow, case.dataflow.log.calls
@@ -243,8 +217,8 @@ class TrainingMode(Rule):
         flow = case.dataflow
         words = word_of_layer(flow.log.calls[row])
         used = location_of_line(line_outside_modules(flow, row))
-        switch = _line_that_trains_all(case, row) if is_part else None
-        here = switch or _line_of_model(case, path, used) or used
+        switch = line_that_trains_all(case, row) if is_part else None
+        here = switch or line_of_model(case, path, used) or used
         made = "features" if self._feeds_trained_layers(case, row) else "targets"
         return self.finding(
             f"{path or 'a model'} computes {made}{at_line(used)} in training mode: its {words} works as in training, "
@@ -263,25 +237,6 @@ class TrainingMode(Rule):
         )
 
 
-def _line_that_trains_all(case: Case, row: int) -> Location | None:
-    """The line that puts a model into training mode: the only one, or that above the next backward."""
-    backward = case.histories.backward_after(row)
-    lines = () if backward is None else callers(case.dataflow, backward)
-    above = (_line_of_train(case, location_of_line(line)) for line in lines)
-    return _only_line_of_train(case) or next((line for line in above if line is not None), None)
-
-
-def _only_line_of_train(case: Case) -> Location | None:
-    """The line that puts a model into training mode, if the program has one."""
-    found = [
-        Location(file, number)
-        for file, lines in case.capture.sources.items()
-        for number, text in lines.items()
-        if re.search(r"\.train\((True)?\)", text)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
 def _is_compared(flow: Dataflow, row: int) -> bool:
     """Whether what becomes of a result, before the next step, is compared with data: by a loss, or as equal or not."""
     end = next((step for step in flow.rows_of_kind("step") if step > row), len(flow.log.calls))
@@ -297,31 +252,3 @@ _COMPARES = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "eq", "ne",
 })  # fmt: skip
-
-
-def _line_of_model(case: Case, path: str, used: Location | None) -> Location | None:
-    """If a helper function uses the model by another name: the only line that assigns the model's own."""
-    name = path.partition(".")[0]
-    if used is None or not name.isidentifier() or name in (case.source_line(used) or ""):
-        return None
-    assigns = re.compile(rf"^\s*(\w+\s*,\s*)*{name}\s*(,\s*\w+\s*)*=[^=]")
-    lines = case.capture.sources.get(used.file, {})
-    found = [number for number, text in lines.items() if assigns.match(text)]
-    return Location(used.file, found[0]) if len(found) == 1 else None
-
-
-def _line_of_train(case: Case, here: Location | None) -> Location | None:
-    """The line above, in the same function, that calls ``train()``."""
-    for number in range(here.line - 1, max(0, here.line - _LINES_ABOVE), -1) if here is not None else ():
-        location = Location(here.file, number) if here is not None else None
-        text = case.source_line(location) or ""
-        if re.search(r"\.train\((True)?\)", text):
-            return location
-        if text.lstrip().startswith(("def ", "async def ", "class ")):
-            return None
-    return None
-
-
-_LINES_ABOVE = 20
-_NEAR = 2_000
-"""Calls before and after one in which the rest of the same module call is looked for."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
@@ -74,9 +74,10 @@ class UpdateDiscarded(Rule):
             here = location_of_call(flow, row) if is_lost else None
             if here is None:
                 continue
-            updated, is_gradient_lost = _updated_by(flow, row, call, still) if _name(call) in _UPDATES else [], False
+            is_update, is_gradient_lost = single_name(call) in _UPDATES, False
+            updated = _updated_by(flow, row, call, still) if is_update else []
             is_plain = not updated and not call.changed and not _is_of_list(call)
-            if is_plain and _name(call) in _UPDATES and _gives_its_name_away(case, here):
+            if is_plain and is_update and _gives_its_name_away(case, here):
                 updated = _first_parameter(flow, row, call, histories.trained)
                 if not updated and lost.is_at(here, or_assigned=True):
                     updated, is_gradient_lost = _leaf_of_gradient(case, row, call), True
@@ -142,11 +143,6 @@ def _same_parameters(flow: Dataflow, row: int, call: Call) -> list[int]:
     return sorted(each for each in taken if tensors[each].role == "parameter" and shape_of(flow, each) == shape)
 
 
-def _name(call: Call) -> str:
-    """``add`` also for ``torch._foreach_add``."""
-    return plain_name(call.function).removeprefix("_foreach_")
-
-
 def _is_of_list(call: Call) -> bool:
     return "._foreach_" in call.function
 
@@ -196,7 +192,7 @@ def _never_changes(flow: Dataflow, number: int, first: int) -> bool:
 
 def _updated_by(flow: Dataflow, row: int, call: Call, still: set[int]) -> list[int]:
     """The parameters that are added to something made of their gradients: one, or each of a list."""
-    if not still or _name(call) not in _SUMS:
+    if not still or single_name(call) not in _SUMS:
         return []
     found = []
     for uses in (each.inputs for each in flow.lists.singles(row)):

@@ -15,7 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.products import product_of
-from gradviz.analysis.rules.bases.sequences.position_masks import hidden_by
+from gradviz.analysis.rules.bases.sequences.positions.position_masks import hidden_by
 from gradviz.graph.call_log import Call
 
 

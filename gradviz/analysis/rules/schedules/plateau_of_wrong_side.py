@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -14,6 +13,7 @@ from gradviz.analysis.rules.bases.kept_best import Better, better_than_best
 from gradviz.analysis.rules.bases.losses.fits import ERRORS
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.better_words import better_by_line, better_by_words
 from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau, plateaus_by_hand
 from gradviz.analysis.rules.bases.sources.rates.summed_readings import added_to_readings
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
@@ -135,7 +135,7 @@ def _better_by_hand(case: Case, ran: LinesThatRan, plateau: Plateau) -> Better |
     """What is better of a number that a program compares itself, as its origin or its names tell."""
     calls = case.dataflow.log.calls
     rows = [row for line in plateau.made for row in ran.rows_in(line, line) if type(calls[row].result) is float]
-    named = {_better_in(each) for each in (plateau.name, *plateau.given) if "-" not in each} - {None}
+    named = {better_by_words(each) for each in (plateau.name, *plateau.given) if "-" not in each} - {None}
     return _better_by_origin(case, rows[-_MAX_ROWS:]) or (next(iter(named)) if len(named) == 1 else None)
 
 
@@ -188,28 +188,17 @@ _ADD = frozenset({"add", "iadd"})
 
 # -- what the program calls them ---------------------------------------------------------------------------------------
 
-_TOLD = re.compile(r"\.step\((?P<told>.*)\)")
-_WORDS = re.compile(r"[A-Z]?[a-z]+[0-9]?|[A-Z]+[0-9]?(?![a-z])")
-_RISE = frozenset({
-    "acc", "accs", "accuracy", "accuracies", "auc", "auroc", "correct", "f1", "iou", "miou", "dice", "precision",
-    "recall", "psnr", "ssim", "bleu", "rouge", "reward", "rewards", "ndcg", "dcg", "mrr", "ap", "top1", "top5",
-    "kappa", "mcc", "jaccard", "specificity", "sensitivity",
-})  # fmt: skip
-_FALL = frozenset({
-    "loss", "losses", "mse", "mae", "rmse", "nll", "perplexity", "ppl", "err", "error", "errors", "wer",
-    "cer",
-})  # fmt: skip
-_OTHER = frozenset({"neg", "negative", "minus", "inverse", "log", "distance", "elbo"})
-
 
 def _better_by_names(case: Case, schedule: Schedule) -> Better | None:
     """What is better, as the names on the lines that tell the numbers say."""
     sites = {site for site, _ in schedule.readings}
     if any(number < 0 for _, number in schedule.readings):
         return None  # It may be turned around.
-    found = {_better_on(case.source_line(case.location_of_site(site)) or "") for site in sites}
+    found = {better_by_line(case.source_line(case.location_of_site(site)) or "") for site in sites}
     if found == {None}:
-        found = {_better_in(each) for site in sites for each in _added_to_told(case, site) if "-" not in each} - {None}
+        found = {better_by_words(each) for site in sites for each in _added_to_told(case, site) if "-" not in each} - {
+            None
+        }
     return next(iter(found)) if len(found) == 1 else None
 
 
@@ -219,19 +208,12 @@ def _added_to_told(case: Case, site: int | None) -> Iterator[str]:
     yield from added_to_readings(tree_of(lines), told.line) if told is not None and lines else ()
 
 
-def _better_on(line: str) -> Better | None:
-    told = _TOLD.search(line)
-    if told is None or "-" in told["told"]:
-        return None
-    return _better_in(told["told"])
-
-
 def _better_by_function(case: Case, schedule: Schedule, rows: list[int]) -> Better | None:
     """What is better, as the functions are called that computed the numbers: ``ndcg(scores, relevances)``."""
     if any(number < 0 for _, number in schedule.readings):
         return None
     functions = {_function(case.dataflow, row) for row in rows}
-    found = {_better_in(each) for each in functions}
+    found = {better_by_words(each) for each in functions}
     return next(iter(found)) if len(found) == 1 else None
 
 
@@ -241,14 +223,6 @@ def _function(flow: Dataflow, row: int) -> str:
     made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
     line = next(callers(flow, row if made is None else made), None)
     return "" if line is None else line.function.rpartition(".")[2]
-
-
-def _better_in(text: str) -> Better | None:
-    words = {word.lower() for word in _WORDS.findall(text)}
-    rises, falls = not words.isdisjoint(_RISE), not words.isdisjoint(_FALL)
-    if rises == falls or not words.isdisjoint(_OTHER):
-        return None
-    return "max" if rises else "min"
 
 
 def _better_than_best(case: Case, schedule: Schedule) -> Better | None:

@@ -8,7 +8,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sequences.future_readers import FutureReader, first_reader
+from gradviz.analysis.rules.bases.sequences.attention.future_attended import FutureReader
+from gradviz.analysis.rules.bases.sequences.future_readers import first_reader
 from gradviz.analysis.rules.bases.sequences.shifted_series import compared, shifted_series
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted, is_loss_of_classes, shifted_lookup
 

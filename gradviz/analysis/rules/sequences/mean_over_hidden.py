@@ -16,8 +16,8 @@ from gradviz.analysis.rules.bases.divided_later import is_divided_later
 from gradviz.analysis.rules.bases.formulas.means import MEANS, POOLS, averaged_axes
 from gradviz.analysis.rules.bases.formulas.products import product_of, summed_axes
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
-from gradviz.analysis.rules.bases.losses.scores_before_softmax import is_of_yes_and_no
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
+from gradviz.analysis.rules.bases.sequences.attention.masks_of_scores import is_of_yes_and_no
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from math import isclose
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.copies.axes_turned import summed_in_einsum
-from gradviz.analysis.rules.bases.divided_later import is_divided_later
-from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
 from gradviz.analysis.rules.bases.sequences.attention.weights_of_positions import unmasked_weights
 from gradviz.analysis.rules.bases.sequences.padded_ids import (
@@ -28,6 +23,7 @@ from gradviz.analysis.rules.bases.sequences.padded_ids import (
     is_meant_to_pad,
     same_padding,
 )
+from gradviz.analysis.rules.bases.sequences.positions.position_means import averages_bag, averages_positions
 from gradviz.graph.call_log import Call, Padding
 
 
@@ -128,7 +124,6 @@ _PACKED = (
 )
 _PADDING_OF_BAG = "leave the padding out: nn.EmbeddingBag(..., padding_idx={0})"
 _MAX_FOLLOWED = 40
-_BOTH = 2
 _AXES = 3
 _KEEP = frozenset({
     "dropout", "relu", "gelu", "tanh", "sigmoid", "silu", "elu", "leaky_relu", "layer_norm", "add", "mul", "to",
@@ -144,7 +139,7 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
     """What makes one result of each of the sequences that a lookup takes."""
     flow = case.dataflow
     if plain_name(flow.log.calls[row].function) == "embedding_bag":
-        if _averages_all(flow, row):
+        if averages_bag(flow, row):
             yield _End(row, row, "the mean over each row of ids also counts", _PADDING_OF_BAG.format(ids.value))
         return
     waiting = [(flow.log.calls[row].outputs[0].tensor, row, int(ids.axis))]
@@ -157,7 +152,7 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
         for user in flow.users(tensor, after):
             call = flow.log.calls[user]
             name = plain_name(call.function)
-            if _is_mean(flow, user, tensor, axis):
+            if averages_positions(flow, user, tensor, axis):
                 yield _End(user, row, "this mean over the positions also counts", _MASKED_MEAN.format(ids.value))
             elif (softmax := unmasked_weights(flow, user, tensor, axis)) is not None:
                 yield _End(softmax, user, "these weights of the positions also count", _MASKED_SCORES.format(ids.value))
@@ -167,47 +162,6 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
                 waiting.append((call.outputs[0].tensor, user, axis))
             elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
                 waiting.append((call.outputs[0].tensor, user, moved))
-
-
-def _averages_all(flow: Dataflow, row: int) -> bool:
-    """Whether a call looks up rows of ids and averages each row: without weights, and with no id that is left out."""
-    call = flow.log.calls[row]
-    has_weights = len(call.inputs) > _BOTH
-    has_index = call.scalars.get("padding_idx") is not None
-    return call.scalars.get("mode", "mean") == "mean" and not (
-        has_weights or has_index or is_divided_later(flow, row, call)
-    )
-
-
-def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
-    """Whether a call averages over the positions, and nothing divides by their number later."""
-    call = flow.log.calls[row]
-    name, shape = plain_name(call.function), shape_of(flow, tensor)
-    if not call.outputs or not call.outputs[0].requires_grad:
-        return False
-    if name == "mean":
-        return axis_of(call, _AXES, _place_of_axis(call)) == axis and not is_divided_later(flow, row, call)
-    if name == "adaptive_avg_pool1d":
-        return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,)
-    if name == "avg_pool1d":
-        return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,) and shape[-1] > 1
-    is_sum = name == "sum" and axis_of(call, _AXES, _place_of_axis(call)) == axis
-    if is_sum or (name == "einsum" and summed_in_einsum(call) == [axis]):
-        users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
-        return len(users) == 1 and _divides_by(users[0], shape[axis])
-    return False
-
-
-def _divides_by(call: Call, count: int) -> bool:
-    """Whether a call divides by a number, or multiplies with one over it."""
-    name, number = plain_name(call.function), number_of(call, "1", "other", "0", missing=0.0)
-    return (name == "div" and number == count) or (name == "mul" and isclose(number * count, 1, rel_tol=1e-6))
-
-
-def _place_of_axis(call: Call) -> str:
-    """Where an axis is given: alone, or as the only one of a list."""
-    lists = [place for place in call.scalars if place in ("1[0]", "dim[0]")]
-    return lists[0] if len(lists) == 1 and f"{lists[0][:-3]}[1]" not in call.scalars else "1"
 
 
 def _moved(flow: Dataflow, call: Call, tensor: int, axis: int) -> int | None:

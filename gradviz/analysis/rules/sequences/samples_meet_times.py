@@ -67,7 +67,7 @@ class SamplesMeetTimes(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, looked, told = case.dataflow, Counter[int | None](), set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            pair = matrix_by_samples(flow, row, call) if looked[call.call_site] < _MOST_LOOKS else None
+            pair = matrix_by_samples(flow, call) if looked[call.call_site] < _MOST_LOOKS else None
             if pair is not None and flow.has_step_after(row):
                 looked[call.call_site] += 1
                 if call.call_site not in told and are_times_by_samples(flow, row, *pair):

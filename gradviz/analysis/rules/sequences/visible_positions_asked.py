@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.losses.objectives import backward_calls_by_kind, named_call
-from gradviz.analysis.rules.bases.sequences.position_masks import (
+from gradviz.analysis.rules.bases.sequences.positions.position_masks import (
     Hidden,
     Mask,
     hidden_by,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -20,6 +18,7 @@ from gradviz.analysis.rules.bases.losses.loss_arguments import (
     value_maker,
 )
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
+from gradviz.analysis.rules.bases.losses.targets.masks_of_classes import exchange, is_one_hot
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
@@ -89,18 +88,9 @@ class MarginInFavour(Rule):
         )
 
 
-_BOTH, _THREE = 2, 3
-_MAX_CALLS = 8
+_BOTH = 2
 _SHIFT = 1e-4
 """The least by which one tensor must lie above another one."""
-
-
-class _Exchange(Struct, frozen=True):
-    """What stands for the score of the right class, and the scores of the others."""
-
-    right: TensorUse
-    others: TensorUse
-    mask: TensorUse
 
 
 def _favour(flow: Dataflow, row: int) -> int | None:
@@ -120,12 +110,12 @@ def _favour(flow: Dataflow, row: int) -> int | None:
         factor = number_of(call, "alpha", missing=1.0) * (-1 if plain_name(call.function) == "sub" else 1)
         ends = () if values is None else (factor * (values.minimum or 0), factor * (values.maximum or 0))
         is_positive = bool(ends) and min(ends) == 0 < max(ends)
-        return number if is_positive and _is_one_hot(flow, added, number, target) else None
-    exchange = _exchange(flow, number, call)
-    if exchange is None or not _is_one_hot(flow, exchange.mask, number, target):
+        return number if is_positive and is_one_hot(flow, added, number, target) else None
+    exchanged = exchange(flow, number, call)
+    if exchanged is None or not is_one_hot(flow, exchanged.mask, number, target):
         return None
-    is_larger = _is_above(flow.values_of(exchange.right, number), flow.values_of(exchange.others, number))
-    return (flow.newest_producer(exchange.right.tensor, number) or number) if is_larger else None
+    is_larger = _is_above(flow.values_of(exchanged.right, number), flow.values_of(exchanged.others, number))
+    return (flow.newest_producer(exchanged.right.tensor, number) or number) if is_larger else None
 
 
 def _is_scattered_in_favour(flow: Dataflow, row: int, call: Call, target: TensorUse) -> bool:
@@ -180,61 +170,6 @@ def _added(call: Call) -> TensorUse | None:
     if call.live_inputs[0] is not call.inputs[0] and plain_name(call.function) == "sub":
         return None
     return next(use for use in call.inputs if not use.requires_grad)
-
-
-def _exchange(flow: Dataflow, row: int, call: Call) -> _Exchange | None:
-    name = plain_name(call.function)
-    if name == "where" and len(call.inputs) == _THREE and len(call.live_inputs) == _BOTH:
-        return _Exchange(call.inputs[1], call.inputs[2], call.inputs[0])
-    if name != "add" or len(call.live_inputs) != _BOTH:
-        return None
-    # mask * changed + (1 - mask) * score
-    parts = [part for use in call.inputs if (part := _weighed(flow, use, row)) is not None]
-    for first, second in (parts, parts[::-1]) if len(parts) == _BOTH else ():
-        if any(plain_name(made.function) in ("rsub", "sub") for _, made in flow.makers(second.mask.tensor, row, 1)):
-            return _Exchange(first.scores, second.scores, first.mask)
-    return None
-
-
-class _Weighed(Struct, frozen=True):
-    """A product of scores and a mask."""
-
-    scores: TensorUse
-    mask: TensorUse
-
-
-def _weighed(flow: Dataflow, use: TensorUse, row: int) -> _Weighed | None:
-    _, call = next(flow.makers(use.tensor, row, 1), (row, None))
-    if call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
-        return None
-    return _Weighed(call.live_inputs[0], next(each for each in call.inputs if not each.requires_grad))
-
-
-def _is_one_hot(flow: Dataflow, use: TensorUse, row: int, target: TensorUse) -> bool:
-    """Whether a mask was made from the classes of the target, perhaps multiplied by a margin."""
-    same = {target.tensor, *flow.sharing_memory(target.tensor)}
-    made = flow.makers_above(use.tensor, row, _MAX_CALLS, lambda call: call.inputs if _passes(call) else ())
-    return any(
-        plain_name(call.function).strip("_") in _ONE_HOT and not same.isdisjoint(_behind(flow, call, number))
-        for number, call in made
-    )
-
-
-def _behind(flow: Dataflow, call: Call, row: int) -> Iterator[int]:
-    """The inputs of a call, before they were brought into another shape."""
-    for use in call.inputs:
-        yield use.tensor
-        for _, made in flow.makers(use.tensor, row, 1):
-            if plain_name(made.function) in SHAPE_ONLY and made.inputs:
-                yield made.inputs[0].tensor
-
-
-def _passes(call: Call) -> bool:
-    return plain_name(call.function) in _KEEP
-
-
-_ONE_HOT = frozenset({"one_hot", "scatter", "eq", "index_put", "setitem"})
-_KEEP = SHAPE_ONLY | {"mul", "bool", "type", "long", "half", "zeros_like", "scatter", "scatter_", "setitem"}
 
 
 def _is_above(right: ValueFacts | None, others: ValueFacts | None) -> bool:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.overwritten_variables import assigned, reads
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.factors import name_before
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.analysis.rules.bases.losses.objectives import objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name, tree_of
+from gradviz.analysis.rules.bases.sources.names.names_of_sides import assigned_name, role_of, written_names
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -98,8 +96,6 @@ class NegativePreferred(Rule):
 
 
 _RISE = frozenset({"logsigmoid", "log_sigmoid", "softplus", "relu", "clamp", "clamp_min"})
-_POSITIVE = re.compile(r"(^|_)(pos|positive|positives|pos\w*|ap)(_|$)", re.IGNORECASE)
-_NEGATIVE = re.compile(r"(^|_)(neg|negative|negatives|neg\w*|an)(_|$)", re.IGNORECASE)
 _LOW_IS_GOOD = re.compile("energ|cost|dist|loss", re.IGNORECASE)
 _SCORES = frozenset(
     {"dot", "vecdot", "matmul", "bmm", "einsum", "cosine_similarity", "linear", "mm", "addmm", "bilinear"}
@@ -126,11 +122,11 @@ def _preferred(case: Case, row: int, call: Call, sign: int) -> tuple[str, str, b
     names = [name_before(flow, use.tensor, difference.row, _MARGIN, beside_data=False) for use in difference.sides]
     if not all(names) and not any(_is_of_head(flow, use, difference.row) for use in difference.sides):
         names = [
-            name or _assigned_name(case, use.tensor, difference.row)
+            name or assigned_name(case, use.tensor, difference.row)
             for name, use in zip(names, difference.sides, strict=True)
         ]
-        names = names if all(names) else _written_names(case, difference.row)
-    roles = [_role(name) for name in names]
+        names = names if all(names) else written_names(case, difference.row)
+    roles = [role_of(name) for name in names]
     if set(roles) != {"positive", "negative"}:
         return None
     kinds = {_kind(flow, use, difference.row) for use in difference.sides}
@@ -144,51 +140,6 @@ def _preferred(case: Case, row: int, call: Call, sign: int) -> tuple[str, str, b
     wrong = grows_with_positive < 0 if is_distance else grows_with_positive > 0
     positive, negative = names if roles[0] == "positive" else reversed(names)
     return (positive, negative, is_distance) if wrong else None
-
-
-def _assigned_name(case: Case, tensor: int, row: int) -> str:
-    """The variable to which the function that takes a difference has assigned one of its sides: it is gone when
-    backward runs."""
-    flow = case.dataflow
-    made = flow.newest_producer(tensor, row)
-    if made is None:
-        return ""
-    taken, given = flow.line_of(row), line_in_function_of(flow, made, row)
-    if taken is None or given is None or (given.file, given.function) != (taken.file, taken.function):
-        return ""
-    lines = (case.source_line(location_of_line(each)) or "" for each in (given, taken))
-    name = assigned(next(lines)) if given.line != taken.line else None
-    return name.rpartition(".")[2] if name is not None and reads(next(lines), name) else ""
-
-
-def _written_names(case: Case, row: int) -> list[str]:
-    """The names of the two sides of the only difference on a line, as arguments of a function have them."""
-    location = location_of_call(case.dataflow, row)
-    lines = {} if location is None else case.capture.sources.get(location.file, {})
-    if location is None or location.line not in lines:
-        return ["", ""]
-    on_line = [node for node in tree_of(lines).nodes if getattr(node, "lineno", None) == location.line]
-    found = [sides for node in on_line if (sides := _written_sides(node)) is not None]
-    return [_name_with_role(side) for side in found[0]] if len(found) == 1 else ["", ""]
-
-
-def _written_sides(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """The sides of ``a - b``, ``torch.sub(a, b)`` or ``a.sub(b)``."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
-        return node.left, node.right
-    if not isinstance(node, ast.Call) or called_name(node) not in ("sub", "subtract"):
-        return None
-    if len(node.args) == _BOTH:
-        return node.args[0], node.args[1]
-    is_method = len(node.args) == 1 and isinstance(node.func, ast.Attribute)
-    return (node.func.value, node.args[0]) if is_method and isinstance(node.func, ast.Attribute) else None
-
-
-def _name_with_role(side: ast.expr) -> str:
-    """The only name in an expression that says whether it is a positive or a negative."""
-    parts = (node for node in ast.walk(side) if isinstance(node, (ast.Name, ast.Attribute)))
-    names = {name for node in parts if _role(name := last_name(node))}
-    return names.pop() if len(names) == 1 else ""
 
 
 class _Difference(Struct, frozen=True):
@@ -215,11 +166,6 @@ def _difference_in(flow: Dataflow, row: int, call: Call) -> _Difference | None:
             return None
         row, call = made, flow.log.calls[made]
     return None
-
-
-def _role(name: str) -> str:
-    is_positive, is_negative = bool(_POSITIVE.search(name)), bool(_NEGATIVE.search(name))
-    return "" if is_positive == is_negative else "positive" if is_positive else "negative"
 
 
 def _is_of_head(flow: Dataflow, use: TensorUse, row: int) -> bool:

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.documented_ranges import DEMANDS, Demand, Given
+from gradviz.analysis.rules.bases.losses.documented_ranges import DEMANDS, Demand
 from gradviz.analysis.rules.bases.losses.loss_arguments import (
     argument,
     calls_in_training,
@@ -26,6 +26,7 @@ from gradviz.analysis.rules.bases.losses.sums_of_targets import (
     plain_targets,
     sums_by_hand,
 )
+from gradviz.analysis.rules.bases.losses.targets.given_arguments import Given
 from gradviz.graph.call_log import Call, TensorUse
 
 

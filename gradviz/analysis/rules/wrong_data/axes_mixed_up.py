@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
-from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -20,10 +18,14 @@ from gradviz.analysis.rules.bases.mixed_channels import (
     as_one_reshape,
     channels_with_positions,
     features_with_positions,
-    order_of,
     users_by_element,
 )
-from gradviz.analysis.rules.bases.sequences.mixed_times import samples_with_times, stacked_with_samples
+from gradviz.analysis.rules.bases.sequences.attention.mixed_heads import heads_with_tokens, tokens_into_heads
+from gradviz.analysis.rules.bases.sequences.mixed_times import (
+    layers_with_samples,
+    samples_with_times,
+    stacked_with_samples,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -119,161 +121,16 @@ _MAX_FOLLOWED = 40
 def _mixed_by(case: Case, row: int, call: Call) -> Mixed | None:
     """What a reshape mixes, if something that is trained uses it by its axes."""
     flow = case.dataflow
-    states = _layers_with_samples(case, row, call)
+    states = layers_with_samples(flow, row, call)
     known = states or _colours_with_pixels(case, row, call) or samples_with_times(flow, row, call)
     known = known or features_with_positions(flow, row, call) or classes_with_positions(flow, row, call)
-    heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
+    heads = heads_with_tokens(flow, row, call) or tokens_into_heads(flow, row, call)
     cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
     mixed = known or heads or cells or stacked_with_samples(flow, row, call)
     if mixed is None:
         return None
     is_used = known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)
     return mixed if is_used else None
-
-
-# -- layers and samples ------------------------------------------------------------------------------------------------
-
-
-def _layers_with_samples(case: Case, row: int, call: Call) -> Mixed | None:
-    """(layers * directions, batch, features), the last states of a recurrent layer, to (batch, all features)."""
-    flow = case.dataflow
-    state, made = call.inputs[0].tensor, shape_of(flow, call.outputs[0].tensor)
-    given = shape_of(flow, state)
-    if len(given) != 3 or min(given[:2]) < 2 or made != (given[1], given[0] * given[2]):
-        return None
-    state, maker = _before_parts(case, state, row)
-    if maker is None:
-        return None
-    is_state = any(use.tensor == state and use.place != "return[0]" for use in flow.log.calls[maker].outputs)
-    if plain_name(flow.log.calls[maker].function) not in RECURRENT_LAYERS or not is_state:
-        return None
-    what = f"axis 0 has the layers and directions of {plain_name(flow.log.calls[maker].function)}()"
-    return Mixed(maker, what, "layers and samples", "exchange the axes first: .transpose(0, 1).reshape(batch, -1)")
-
-
-def _before_parts(case: Case, tensor: int, row: int) -> tuple[int, int | None]:
-    """The tensor of which another one has some layers, or the samples in another order, and the call that made it."""
-    flow = case.dataflow
-    maker = flow.newest_producer(tensor, row)
-    for _ in range(_MAX_PARTS):
-        part = None if maker is None else flow.log.calls[maker]
-        if part is None or plain_name(part.function) not in ("getitem", "index_select") or not part.inputs:
-            break
-        whole = part.inputs[0].tensor
-        if shape_of(flow, whole)[1:] != shape_of(flow, tensor)[1:]:
-            break
-        tensor, maker = whole, flow.newest_producer(whole, maker or row)
-    return tensor, maker
-
-
-_MAX_PARTS = 3
-
-
-# -- heads and tokens --------------------------------------------------------------------------------------------------
-
-
-def _heads_with_tokens(case: Case, row: int, call: Call) -> Mixed | None:
-    """(..., heads, tokens, features) to (..., tokens, heads * features), where the heads had been split from the last
-    axis of a tensor that has the tokens before it."""
-    flow = case.dataflow
-    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
-    if len(given) < 3 or min(given[-3:]) < 2:
-        return None
-    *batch, heads, tokens, features = given
-    if made not in ((*batch, tokens, heads * features), (prod(batch) * tokens, heads * features)):
-        return None
-    origin, is_attention = _split_into_heads(case, row, call.inputs[0].tensor)
-    # With as many heads as tokens the shape alone would fit the features of all tokens of a head, too.
-    if origin is None or (heads == tokens and not is_attention):
-        return None
-    axes = f"axis {len(given) - 3} has the heads that were split off"
-    fix = f"exchange the axes first: .transpose({len(given) - 3}, {len(given) - 2}).reshape(...)"
-    return Mixed(origin, axes, "heads and tokens", fix)
-
-
-def _tokens_into_heads(case: Case, row: int, call: Call) -> Mixed | None:
-    """(..., tokens, features) to (..., heads, tokens, features of a head): the heads are parts of the features."""
-    flow = case.dataflow
-    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
-    if len(given) < 3 or len(made) != len(given) + 1 or not call.inputs[0].requires_grad:
-        return None
-    *batch, tokens, features = given
-    heads = made[-3]
-    if made != (*batch, heads, tokens, features // heads) or heads in (1, tokens) or tokens == 1 or features == heads:
-        return None
-    maker = flow.newest_producer(call.inputs[0].tensor, row)
-    before, sizes = len(given) - 1, ", ".join(map(str, (*batch, tokens, heads, features // heads)))
-    return Mixed(
-        row if maker is None else maker,
-        f"axis {before - 1} has the tokens, and the heads are parts of the last axis",
-        "heads and tokens",
-        f"split the last axis, then exchange: .reshape({sizes}).transpose({before - 1}, {before})",
-    )
-
-
-def _split_into_heads(case: Case, row: int, tensor: int) -> tuple[int | None, bool]:
-    """The call that split the third last axis off the last one of its input, and the second last one not; and whether
-    a product with weights of attention came after it."""
-    flow, is_attention = case.dataflow, False
-    rank = len(shape_of(flow, tensor))
-    heads, tokens = rank - 3, rank - 2
-    for _ in range(_MAX_FOLLOWED):
-        made = flow.producers(tensor, row)
-        if not made:
-            break
-        row = made[-1]
-        call = flow.log.calls[row]
-        above = _input_with_these_axes(case, call)
-        if above is None:
-            break
-        name, given, result = plain_name(call.function), shape_of(flow, above), shape_of(flow, tensor)
-        if name in ("transpose", "swapaxes", "permute"):
-            order = order_of(call, len(given))
-            if order is None:
-                break
-            heads, tokens = order[heads], order[tokens]
-        elif name in ("view", "reshape", "unflatten"):
-            return (row if _is_split_from_last(given, result, heads, tokens) else None), is_attention
-        elif name in ("getitem", "unbind", "select") and given[1:] == result:
-            heads, tokens = heads + 1, tokens + 1
-        elif len(given) != len(result) or name not in KEEPS_AXES | _PRODUCTS | _PARTS:
-            break
-        is_attention = is_attention or name in _PRODUCTS
-        tensor = above
-    return None, False
-
-
-_PRODUCTS = frozenset({"matmul", "scaled_dot_product_attention", "einsum"})
-_PARTS = frozenset({"chunk", "split", "repeat_interleave"})
-
-
-def _input_with_these_axes(case: Case, call: Call) -> int | None:
-    """The input whose axes are those of the result: of a product with the weights of attention, the values."""
-    flow, name = case.dataflow, plain_name(call.function)
-    if not call.inputs or not call.outputs:
-        return None
-    if name == "scaled_dot_product_attention":
-        return call.inputs[2].tensor if len(call.inputs) > 2 else None
-    if name == "matmul":
-        shapes = [shape_of(flow, use.tensor) for use in call.inputs]
-        return call.inputs[1].tensor if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) else None
-    if name == "einsum":
-        equation = equation_of(call)
-        last, result = equation.terms[-1], equation.result
-        # "bhts,bhsd->bhtd": heads stay heads, and the tokens come from the other factor.
-        is_product = len(last) == len(result) > 2 and last[:-2] == result[:-2] and last[-1] == result[-1]
-        return call.inputs[-1].tensor if is_product else None
-    return call.inputs[0].tensor
-
-
-def _is_split_from_last(given: Shape, result: Shape, heads: int, tokens: int) -> bool:
-    """Whether a reshape made several axes of the last one, the heads among them, and kept the tokens before it."""
-    if len(given) < 2 or tokens >= heads:
-        return False
-    first = next((axis for axis in range(len(result)) if prod(result[axis:]) == given[-1]), None)
-    if first is None or not tokens < first <= heads < len(result) - 1:
-        return False
-    return result[:first] == given[:-1] or (len(given) == 2 and prod(result[:first]) == given[0])
 
 
 # -- colours and pixels ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.moving_averages import parameter_of
@@ -82,7 +82,7 @@ class ResultDiscarded(Rule):
                 text = case.source_line(location) or ""
                 variable, is_stored = _variable(statement), _is_stored(flow, row)
                 symptom = location_of_call(flow, later)
-                yield self._finding(location, symptom, _name(call), text, variable, is_stored=is_stored)
+                yield self._finding(location, symptom, single_name(call), text, variable, is_stored=is_stored)
 
     def _finding(
         self,
@@ -128,7 +128,7 @@ def _may_be_meant_in_place(call: Call) -> bool:
         and call.raised is None
         and bool(call.inputs)
         and bool(call.outputs)
-        and _name(call) in _CHANGES
+        and single_name(call) in _CHANGES
         and given.isdisjoint(use.tensor for use in call.outputs)
     )
 
@@ -139,11 +139,6 @@ def _is_stored(flow: Dataflow, row: int) -> bool:
     tensor = flow.log.tensors[given]
     is_of_model = tensor.role != "tensor" or parameter_of(flow, given, row) is not None
     return is_of_model or tensor.gradient_of is not None or flow.log.calls[row].function.startswith("torch._foreach_")
-
-
-def _name(call: Call) -> str:
-    """``lerp``, also for a call of whole lists."""
-    return plain_name(call.function).removeprefix("_foreach_")
 
 
 def _use_in_a_loss(flow: Dataflow, row: int, given: int) -> int | None:

@@ -16,11 +16,11 @@ from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.boxes_beyond import BoxesBeyond, boxes_beyond, leaves_without_overlap
 from gradviz.analysis.rules.bases.boxes.value_bounds import bounds_of_call, is_never_negative
+from gradviz.analysis.rules.bases.formulas.products import is_squared
 from gradviz.analysis.rules.bases.losses.loss_arguments import (
     SHAPE_ONLY,
     calls_in_training,
     is_reduced_as_a_whole,
-    is_squared,
     value_maker,
 )
 from gradviz.graph.call_log import Call

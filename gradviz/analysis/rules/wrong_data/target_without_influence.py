@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, value_maker
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -176,7 +176,4 @@ def _is_used_elsewhere(flow: Dataflow, target: TensorUse, row: int, above: froze
 def _takes_another_part(call: Call, own: Call) -> bool:
     """Whether two calls take different parts of a tensor, such as two of its columns."""
     names = {plain_name(each.function) for each in (call, own)}
-    return len(names) == 1 and names <= _PARTS and call.scalars != own.scalars
-
-
-_PARTS = frozenset({"getitem", "select", "narrow"})
+    return len(names) == 1 and names <= PARTS and call.scalars != own.scalars

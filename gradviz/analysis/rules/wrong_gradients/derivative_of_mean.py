@@ -11,7 +11,8 @@ from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, is_squared
+from gradviz.analysis.rules.bases.formulas.products import is_squared
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.losses.scales.derivative_powers import COMPARES, Mixture, mixtures
 
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
-from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.gradients.given_gradients import WrongGradient, name_or_pronoun, scaled_gradient, wrong_gradient
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call, TensorUse
 
 _NOT_SCALAR = "grad can be implicitly created only for scalar outputs"
 _WRONG_SHAPE = "Mismatch in shape: grad_output"
 _ASK_FOR_GRADIENTS = frozenset({"torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
-_RANDOM = frozenset(
-    f"torch.{name}" for name in ("rand", "randn", "rand_like", "randn_like", "empty", "empty_like", "randint")
-)
-
-_NAMELESS = "the tensor"
 
 
 class GradArgument(Rule):
@@ -86,7 +81,7 @@ class GradArgument(Rule):
 
     def _not_reduced(self, case: Case, flow: Dataflow, row: int, output: TensorUse) -> Finding:
         shape = list(shape_of(flow, output.tensor))
-        name = _name(flow, output.tensor)
+        name = name_or_pronoun(flow, output.tensor)
         made = flow.producers(output.tensor, before=row)
         where = case.location_of_call(made[-1]) if made else None
         term = _term_not_reduced(flow, row, output.tensor)
@@ -94,7 +89,7 @@ class GradArgument(Rule):
             where = case.location_of_call(term)
             name = f"{name}, in which a term of {prod(shape):,} elements is added to single numbers"
         line = f" (made on line {where.line})" if where is not None else ""
-        said = _Wrong(
+        said = WrongGradient(
             f"backward starts from {name}, which has {prod(shape):,} elements {shape}: a loss is one number"
             if term is None
             else f"backward starts from {name}: a loss is one number",
@@ -105,14 +100,16 @@ class GradArgument(Rule):
 
     def _wrong_shape(self, case: Case, flow: Dataflow, row: int, output: TensorUse) -> Finding:
         shape = list(shape_of(flow, output.tensor))
-        said = _Wrong(
-            f"the gradient given to backward does not have the shape {shape} of {_name(flow, output.tensor)}",
+        said = WrongGradient(
+            f"the gradient given to backward does not have the shape {shape} of {name_or_pronoun(flow, output.tensor)}",
             "it has a weight for each element, so it must have as many elements",
             f"pass a tensor of shape {shape}, or reduce to one number first and pass none",
         )
         return self._raised(case, row, output, said)
 
-    def _raised(self, case: Case, row: int, output: TensorUse, said: _Wrong, where: Location | None = None) -> Finding:
+    def _raised(
+        self, case: Case, row: int, output: TensorUse, said: WrongGradient, where: Location | None = None
+    ) -> Finding:
         shape = str(list(shape_of(case.dataflow, output.tensor)))
         here = case.location_of_call(row)
         return self._finding(
@@ -131,16 +128,16 @@ class GradArgument(Rule):
             gradient = by_argument.get(use.place.replace("root", "gradient"))
             if gradient is None:
                 continue
-            said = _what_is_wrong(flow, row, use.tensor, gradient)
+            said = wrong_gradient(flow, row, use.tensor, gradient)
             if said is None:
-                said = _scaled(flow, row, use.tensor, gradient)
+                said = scaled_gradient(flow, row, use.tensor, gradient)
                 said = None if said is not None and _is_rescaled(case, row) else said
             if said is not None and _is_trained_on(case, row):
                 elements = prod(shape_of(flow, use.tensor))
                 return self._finding(case, row, use.tensor, said, symptom="grad_wrong", evidence={"elements": elements})
         return None
 
-    def _finding(self, case: Case, row: int, tensor: int, said: _Wrong, **facts: Any) -> Finding:
+    def _finding(self, case: Case, row: int, tensor: int, said: WrongGradient, **facts: Any) -> Finding:
         flow = case.dataflow
         return self.finding(
             said.verdict,
@@ -149,14 +146,6 @@ class GradArgument(Rule):
             tensors=leaf_names_above(flow, tensor, row, flow.step_before(row)),
             **{"location": case.location_of_call(row), **facts},
         )
-
-
-class _Wrong(NamedTuple):
-    """What to report about the gradient that a backward call was given, or should have been given."""
-
-    verdict: str
-    why: str
-    fix: str
 
 
 def _term_not_reduced(flow: Dataflow, backward: int, root: int) -> int | None:
@@ -184,56 +173,6 @@ def _is_trained_on(case: Case, row: int) -> bool:
     return leaves is None or not leaves.isdisjoint(histories.trained)
 
 
-def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong | None:
-    """What is wrong with the gradient that a backward call was given; None if it may be meant."""
-    made = flow.producers(gradient.tensor, before=row)
-    values = flow.values(gradient.tensor, row)
-    if not made or values is None:
-        return None  # the program passed none: torch made it
-    count, name = prod(shape_of(flow, root)), _name(flow, root)
-    remedy = f"{name if name != _NAMELESS else 'loss'}.mean().backward()"
-    if values.zeros == values.count:
-        return _Wrong(
-            f"backward of {name} starts from a gradient of zero",
-            "it multiplies every gradient, so all of them are zero",
-            "remove the argument",
-        )
-    if _is_value_of(flow, root, gradient.tensor, row):
-        return _Wrong(
-            f"backward of {name} gets the values of {name} as its gradient",
-            "every gradient is multiplied by the loss, so it is that of half the loss squared",
-            "remove the argument; for several elements call mean() first",
-        )
-    if count > 1 and flow.log.calls[made[-1]].function in _RANDOM and len(made) == 1:
-        return _Wrong(
-            f"backward of {name} starts from random numbers",
-            "they decide how much each element counts, so the step goes in a random direction",
-            remedy,
-        )
-    if count > 1 and values.minimum == values.maximum == 1.0 and _is_of_each_sample(flow, root, row):
-        return _Wrong(
-            f"ones as the gradient of {name} add up its {count:,} elements: every gradient is {count:,} times that of "
-            "their mean",
-            "this avoids the error that a loss must be one number, but the step grows with the batch",
-            remedy,
-        )
-    return None
-
-
-def _scaled(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong | None:
-    """What to say if one number gets a weight that makes the step larger than its gradient; smaller ones average."""
-    values = flow.values(gradient.tensor, row)
-    if values is None or values.count != 1 or values.maximum is None or abs(values.maximum) <= 1:
-        return None
-    name = _name(flow, root)
-    return _Wrong(
-        f"backward of {name}, which is one number, gets {values.maximum:g} as its gradient, and nothing divides by it "
-        "before the step",
-        f"every gradient is {values.maximum:g} times that of {name}; clipping and the learning rate see that",
-        "remove the argument; if it scales a loss against underflow, divide the gradients by it before the step",
-    )
-
-
 def _is_rescaled(case: Case, row: int) -> bool:
     """Whether the program changes the gradients between a backward call and the next step, and not only clips them."""
     flow, leaves = case.dataflow, case.histories.reached_by.get(row, frozenset())
@@ -243,39 +182,3 @@ def _is_rescaled(case: Case, row: int) -> bool:
         for later in range(row + 1, end)
         for use in flow.log.calls[later].changed
     )
-
-
-def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
-    """Whether the gradient was computed from the root's values, and not from other gradients."""
-    if root == gradient:
-        return True
-    rows = [
-        above
-        for above in flow.ancestors(gradient, before=row, since=flow.step_before(row))
-        if flow.log.calls[above].function not in TAKES_ONLY_THE_SHAPE
-    ]
-    derived, is_taken = {root}, False
-    for above in rows:
-        call = flow.log.calls[above]
-        is_own = any(use.tensor in derived for use in call.inputs)
-        is_taken |= any(use.tensor == root for use in call.inputs)
-        if call.kind == "backward" or (is_own and any(_is_data_beside(flow, use, derived) for use in call.inputs)):
-            return False  # a gradient that was computed by hand
-        derived.update(use.tensor for use in call.outputs if is_own)
-    return is_taken
-
-
-def _is_data_beside(flow: Dataflow, use: TensorUse, derived: set[int]) -> bool:
-    """Whether it is another tensor of several values, which requires no grad."""
-    return use.tensor not in derived and not use.requires_grad and prod(shape_of(flow, use.tensor)) > 1
-
-
-def _is_of_each_sample(flow: Dataflow, root: int, row: int) -> bool:
-    """False if the elements are losses that are one number each: then their sum is meant."""
-    made = flow.producers(root, before=row)
-    call = flow.log.calls[made[-1]] if made else None
-    return call is not None and any(prod(shape_of(flow, use.tensor)) > 1 for use in call.inputs)
-
-
-def _name(flow: Dataflow, tensor: int) -> str:
-    return name_of(flow.log.tensors[tensor]) or _NAMELESS

@@ -130,7 +130,7 @@ class GradientCountedTwice(Rule):
             if part is not None:
                 yield self._of_roots(histories, row, part, used)
             elif total is not None:
-                yield self._of_total(histories, total, row, used)
+                yield self._of_total(histories, total, used)
 
     def _of_roots(self, histories: ParameterHistories, row: int, part: int, leaves: list[int]) -> Finding:
         flow = histories.flow
@@ -146,7 +146,7 @@ class GradientCountedTwice(Rule):
             evidence={"parameters": len(leaves)},
         )
 
-    def _of_total(self, histories: ParameterHistories, total: Total, row: int, leaves: list[int]) -> Finding:
+    def _of_total(self, histories: ParameterHistories, total: Total, leaves: list[int]) -> Finding:
         flow = histories.flow
         here, made = location_of_call(flow, total.added), location_of_call(flow, total.made)
         return self.finding(

@@ -9,30 +9,18 @@ from gradviz.analysis.dataflow.call_words import at_line, is_in_library, line_in
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.gradients.gradient_changes import clips_of_sums
-from gradviz.analysis.gradients.gradient_events import (
-    DiscardedGradients,
-    MovedBetween,
-    ReusedGradients,
-    StaleReads,
-)
-from gradviz.analysis.gradients.gradients_of_players import PlayersMixed, players_mixed
-from gradviz.analysis.gradients.leftover_gradients import (
-    Leftover,
-    Opposed,
-    leftover_gradients,
-    opposed_backwards,
-)
+from gradviz.analysis.gradients.gradient_events import DiscardedGradients, MovedBetween, ReusedGradients, StaleReads
+from gradviz.analysis.gradients.gradients_of_players import players_mixed
+from gradviz.analysis.gradients.leftover_gradients import leftover_gradients, opposed_backwards
 from gradviz.analysis.gradients.players_of_one_backward import players_of_one_backward
 from gradviz.analysis.gradients.running_sums import RunningSums, running_sums
 from gradviz.analysis.gradients.steps_in_a_row import StepsInARow, steps_in_a_row
-from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.gradients.mixed_players_rule import MixedPlayersRule
 from gradviz.analysis.rules.bases.losses.players import asked_otherwise
-from gradviz.analysis.rules.bases.losses.requests import Request
 
 
-class MissingZeroGrad(Rule):
+class MissingZeroGrad(MixedPlayersRule):
     """Gradients are cleared too rarely, too often, or not for all parameters.
 
     What it finds
@@ -99,15 +87,15 @@ class MissingZeroGrad(Rule):
                 yield self._running_sums(histories, sums)
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
-                yield self._leftover(histories, leftover)
+                yield self.leftover(histories, leftover)
         for opposed in opposed_backwards(histories, events):
             asked = [asked_otherwise(case, *each, opposed.owner, opposed.other) for each in opposed.pairs[-2:]]
             request = asked[-1] if all(asked) else None
             if request is not None and never_cleared.isdisjoint(opposed.tensors):
-                yield self._opposed(histories, opposed, request)
+                yield self.opposed(histories, opposed, request)
         for mixed in (*players_mixed(histories, events), *players_of_one_backward(histories)):
             if never_cleared.isdisjoint(mixed.tensors):
-                yield self._mixed(histories, mixed)
+                yield self.mixed(histories, mixed)
 
     def _reused(self, histories: ParameterHistories, reused: ReusedGradients) -> Finding:
         clears = {
@@ -205,69 +193,6 @@ class MissingZeroGrad(Rule):
             symptom_location=added,
             tensors=names_of(flow, sums.leaves),
             evidence={"times": sums.times, "parameters": len(sums.leaves)},
-        )
-
-    def _leftover(self, histories: ParameterHistories, leftover: Leftover) -> Finding:
-        flow = histories.flow
-        left, cleared = location_of_call(flow, leftover.backward), location_of_call(flow, leftover.own)
-        if left == cleared:
-            left = location_of_line(line_apart(flow, leftover.backward, leftover.own))
-        return self.finding(
-            f"{leftover.times:,} steps of {histories.together(leftover.tensors)} also use gradients that the "
-            f"backward{at_line(left)} left there: it trained what comes before them, and nothing cleared them since",
-            symptom="grad_wrong",
-            why="backward() adds to .grad, so two losses are mixed that have opposite aims at times",
-            fix="call zero_grad() of their own optimizer right before this backward()"
-            + (f", not only{at_line(location_of_call(flow, leftover.clear))}" if leftover.clear is not None else ""),
-            location=cleared,
-            symptom_location=left,
-            tensors=names_of(flow, leftover.tensors),
-            evidence={"steps": leftover.times, "parameters": len(leftover.tensors)},
-        )
-
-    def _opposed(self, histories: ParameterHistories, opposed: Opposed, asked: Request) -> Finding:
-        flow = histories.flow
-        judged, own = opposed.pairs[-1]
-        names, next_to = histories.together(opposed.tensors), location_of_call(flow, own)
-        return self.finding(
-            f"{len(opposed.pairs):,} steps of {names} also use the gradients of this loss, though it trains what "
-            f"{optimizer_words(flow.log.optimizers[opposed.other])} holds, and asks the opposite of the loss"
-            f"{at_line(next_to)}",
-            symptom="grad_wrong",
-            why="what they compute goes into this loss with its history, backward() adds to .grad, and nothing clears "
-            "them before the next backward()",
-            fix="detach() here what they compute: discriminator(fake.detach()); or call zero_grad() of their own "
-            f"optimizer right before the backward(){at_line(next_to)}",
-            location=location_of_line(line_in_function_of(flow, asked.before, judged)),
-            symptom_location=next_to,
-            tensors=names_of(flow, opposed.tensors),
-            evidence={"steps": len(opposed.pairs), "parameters": len(opposed.tensors)},
-        )
-
-    def _mixed(self, histories: ParameterHistories, mixed: PlayersMixed) -> Finding:
-        flow = histories.flow
-        own, passing = location_of_call(flow, mixed.own), location_of_call(flow, mixed.passing)
-        is_one = mixed.own == mixed.passing
-        other = "of another term of it" if is_one else f"of that{at_line(passing)}"
-        return self.finding(
-            f"{mixed.times:,} steps of {histories.together(mixed.tensors)} use the sum of two gradients: of the loss "
-            f"here, and {other}, which only goes through them to train what comes before",
-            severity="warning",
-            symptom="grad_wrong",
-            why="two optimizers have them and what comes before, so both are to be trained apart; but one backward() "
-            "computes the gradients of both losses"
-            if is_one
-            else "the loss here does not train what comes before, so both are to be trained apart; but backward() "
-            "adds to .grad, and both ran before the step",
-            fix="call backward() and step() for their own loss, and only then compute the other loss"
-            if is_one
-            else "call step() of their own optimizer right after this backward(), before the other loss is computed"
-            if mixed.passing > mixed.own
-            else "call zero_grad() of their own optimizer right before this backward()",
-            location=own,
-            symptom_location=None if is_one else passing,
-            tensors=names_of(flow, mixed.tensors),
-            evidence={"steps": mixed.times, "parameters": len(mixed.tensors)},
         )
 
 

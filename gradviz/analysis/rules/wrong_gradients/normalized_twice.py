@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -14,6 +12,12 @@ from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.softmax_again import SoftmaxAgain
+from gradviz.analysis.rules.bases.losses.targets.unexpected_probabilities import (
+    OF_LOGITS,
+    SOFTMAX_AGAIN,
+    WRONG_INPUTS,
+    WrongInput,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -62,16 +66,16 @@ class NormalizedTwice(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow, reported = case.dataflow, set[tuple[_Mistake, Location | None]]()
+        flow, reported = case.dataflow, set[tuple[WrongInput, Location | None]]()
         again, seen = SoftmaxAgain(flow), set[int | None]()
         for row, call in enumerate(flow.log.calls):
             if (plain_name(call.function) in _SOFTMAXES or _is_log_softmax(flow, row)) and call.call_site not in seen:
                 first = again.first_of(row, call)
                 if first is not None and _matters(case, row):
                     seen.add(call.call_site)
-                    yield self._finding(case, row, first, _AGAIN)
+                    yield self._finding(case, row, first, SOFTMAX_AGAIN)
                 continue
-            mistake = _MISTAKES.get(call.function.rpartition(".")[2])
+            mistake = WRONG_INPUTS.get(call.function.rpartition(".")[2])
             made = None if mistake is None else _maker_of(case, row, call, mistake)
             if mistake is None or made is None or not flow.has_step_after(row):
                 continue
@@ -80,17 +84,17 @@ class NormalizedTwice(Rule):
                 reported.add(place)
                 yield self._finding(case, row, made, mistake)
 
-    def _finding(self, case: Case, row: int, made: int, mistake: _Mistake) -> Finding:
+    def _finding(self, case: Case, row: int, made: int, mistake: WrongInput) -> Finding:
         flow = case.dataflow
         loss, maker = _loss_words(case, row), plain_name(flow.log.calls[made].function)
         above = _line_that_normalizes(case, made)
         words = {"loss": loss, "maker": maker, "at_line": at_line(above)}
-        here = _line_of_argument(flow, row, made) if mistake is not _AGAIN else None
+        here = _line_of_argument(flow, row, made) if mistake is not SOFTMAX_AGAIN else None
         at, shown = (above, location_of_call(flow, row)) if here is None else (here, above)
         location = at or location_of_call(flow, row)
         return self.finding(
             mistake.message.format(**words),
-            symptom="vanishing" if mistake.message == _OF_LOGITS else "grad_wrong",
+            symptom="vanishing" if mistake.message == OF_LOGITS else "grad_wrong",
             why=mistake.why.format(**words),
             fix=(mistake.fix if here is None else mistake.fix_here).format(**words),
             location=location,
@@ -140,78 +144,7 @@ def _line_that_normalizes(case: Case, row: int) -> Location | None:
     return here if made is None or is_said else case.location_of_site(made) or here
 
 
-class _Mistake(Struct, frozen=True):
-    """What a loss gets, instead of what it expects."""
-
-    makers: frozenset[str]
-    message: str
-    why: str
-    fix: str
-    fix_here: str = ""
-    """The same, where the probabilities are needed for something else."""
-
-
-_OF_LOGITS = "{loss}() expects logits, and gets the probabilities that {maker}(){at_line} computed"
-_OF_LOGARITHMS = "{loss}() expects log-probabilities, and gets the probabilities that {maker}(){at_line} computed"
-_WHY_LOGITS = (
-    "{loss}() normalizes its input itself: for values between 0 and 1 its gradient is small, and never points to a "
-    "certain answer"
-)
-_NO_LOGITS = "leave out {maker}(): give {loss}() the logits"
-_NO_LOGITS_HERE = (
-    "give {loss}() the logits here, not what {maker}(){at_line} makes of them: the probabilities that it computes "
-    "otherwise stay as they are"
-)
-_USE_LOGARITHMS = "use log_softmax() there"
-_USE_LOGARITHMS_HERE = (
-    "give {loss}() log_softmax() of the logits as this argument: the probabilities that {maker}(){at_line} computes "
-    "otherwise stay as they are"
-)
-_MISTAKES = {
-    "cross_entropy": _Mistake(frozenset({"softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS, _NO_LOGITS_HERE),
-    "binary_cross_entropy_with_logits": _Mistake(
-        frozenset({"sigmoid", "softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS, _NO_LOGITS_HERE
-    ),
-    "gumbel_softmax": _Mistake(
-        frozenset({"softmax"}),
-        _OF_LOGITS,
-        "{loss}() adds noise and normalizes: values between 0 and 1 are nearly equal beside the noise, so that the "
-        "classes are drawn almost at random",
-        "leave out {maker}(): give {loss}() the logits, or the logarithm of the probabilities",
-        _NO_LOGITS_HERE,
-    ),
-    "nll_loss": _Mistake(
-        frozenset({"softmax"}),
-        _OF_LOGARITHMS,
-        "nll_loss() takes no logarithm: it needs that of log_softmax()",
-        _USE_LOGARITHMS,
-        _USE_LOGARITHMS_HERE,
-    ),
-    "ctc_loss": _Mistake(
-        frozenset({"softmax"}),
-        _OF_LOGARITHMS,
-        "ctc_loss() adds up logarithms over the time: of probabilities, it makes no likelihood",
-        _USE_LOGARITHMS,
-        _USE_LOGARITHMS_HERE,
-    ),
-    "kl_div": _Mistake(
-        frozenset({"softmax", "sigmoid"}),
-        _OF_LOGARITHMS,
-        "kl_div() takes no logarithm of its first argument: without it, this is no divergence, and goes below zero",
-        _USE_LOGARITHMS,
-        _USE_LOGARITHMS_HERE,
-    ),
-}
-_AGAIN = _Mistake(
-    frozenset({"softmax"}),
-    _OF_LOGITS,
-    "{loss}() normalizes its input itself: of values between 0 and 1 it makes nearly equal ones, so little is left of "
-    "what the first {maker}() knew",
-    "leave out the first {maker}(): keep the logits, and give them to {loss}()",
-)
-
-
-def _maker_of(case: Case, row: int, call: Call, mistake: _Mistake) -> int | None:
+def _maker_of(case: Case, row: int, call: Call, mistake: WrongInput) -> int | None:
     """The call that made what the mistake is about, if it is one of those that it names."""
     if not call.inputs or not call.inputs[0].requires_grad:
         return None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies
-from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.graph.model import CallSite
+from gradviz.analysis.rules.bases.sources.lines.lines_to_move import by_line, line_to_move, location_to_move
 
 
 class StaleOptimizerParams(Rule):
@@ -82,7 +80,7 @@ class StaleOptimizerParams(Rule):
         ]
         if copied:
             yield self._copies_in_optimizer(histories, copied)
-        for rows in _by_line(histories, replaced.values(), made[0]).values():
+        for rows in by_line(histories, replaced.values(), made[0]).values():
             new = [n for n in sorted(replaced) if replaced[n] in rows]
             yield self._replaced(histories, rows, new, forgotten, made[0])
         targets = compared_copies(histories)
@@ -102,7 +100,7 @@ class StaleOptimizerParams(Rule):
     ) -> Finding:
         row, calls = rows[0], histories.log.calls
         replaced = location_of_call(histories.flow, row)
-        location = location_of_line(_line_to_move(histories, row, made))
+        location = location_of_line(line_to_move(histories, row, made))
         olds = (use for each in rows for use in calls[each].inputs if use.place.startswith("old"))
         old = [use.tensor for use in olds if use.tensor in forgotten]
         names = together(dict.fromkeys(repr(calls[each].name) for each in rows))
@@ -146,7 +144,7 @@ class StaleOptimizerParams(Rule):
     ) -> Finding:
         optimizer_location = location_of_call(histories.flow, optimizer_made)
         after = [n for n in late if _is_made_after(histories, n, optimizer_made)]
-        made = _location_to_move(histories, after[0], optimizer_made) if after else optimizer_location
+        made = location_to_move(histories, after[0], optimizer_made) if after else optimizer_location
         what = "were made after it" if after else "belong to another model than those that it got"
         old = f", and nothing uses {len(forgotten)} of those that it has" if forgotten else ""
         return self.finding(
@@ -162,7 +160,7 @@ class StaleOptimizerParams(Rule):
 
     def _unfrozen(self, histories: ParameterHistories, unfrozen: dict[int, int], optimizer_made: int) -> Finding:
         new, row = list(unfrozen), min(unfrozen.values())
-        location = location_of_line(_line_to_move(histories, row, optimizer_made))
+        location = location_of_line(line_to_move(histories, row, optimizer_made))
         set_at = location_of_call(histories.flow, row)
         return self.finding(
             f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer that still "
@@ -174,23 +172,6 @@ class StaleOptimizerParams(Rule):
             location=location,
             symptom_location=set_at if set_at != location else None,
         )
-
-
-def _location_where_made(histories: ParameterHistories, number: int) -> Location | None:
-    """If the function that made it also made what an optimizer has, the line that called this function again."""
-    made, other = histories.made_by(number), histories.made_by(min(histories.trained))
-    if made is None or other is None:
-        return location_of_line(histories.line_where_made(number))
-    return location_of_line(line_apart(histories.flow, made, other))
-
-
-def _location_to_move(histories: ParameterHistories, number: int, optimizer_made: int) -> Location | None:
-    """Where it was made; if a helper of the program did that, and no forward, the line that called the helper in the
-    function that also made the optimizer."""
-    made = histories.made_by(number)
-    is_by_helper = made is not None and histories.log.calls[made].scope is None
-    apart = _line_beside(histories, made, optimizer_made) if made is not None and is_by_helper else None
-    return _location_where_made(histories, number) if apart is None else location_of_line(apart)
 
 
 def _replacements(histories: ParameterHistories, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
@@ -206,33 +187,6 @@ def _replacements(histories: ParameterHistories, newcomers: frozenset[int], sinc
 
 def _file_name(location: Location) -> str:
     return location.file.replace("\\", "/").rpartition("/")[2]
-
-
-def _by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> dict[CallSite | None, list[int]]:
-    """Replacements by the line that one would move."""
-    lines: dict[CallSite | None, list[int]] = {}
-    for row in dict.fromkeys(rows):
-        lines.setdefault(_line_to_move(histories, row, made), []).append(row)
-    return lines
-
-
-def _line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
-    """The line of a call; if that is in a file of helpers, the line in the function that also made the optimizer."""
-    own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
-    return own if own is None or apart is None or own.file == apart.file else apart
-
-
-def _line_beside(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
-    """The line that led to a call, in the innermost function that also made the optimizer. If the training runs from
-    that line, too, nobody can move it: then the outermost line inside of it from which no training runs."""
-    flow = histories.flow
-    line = line_in_function_of(flow, row, made)
-    step = next((each for each in histories.steps if each > row), None)
-    training = set() if step is None else {(each.file, each.line) for each in callers(flow, step)}
-    if line is None or (line.file, line.line) not in training:
-        return line
-    inside = list(takewhile(lambda each: (each.file, each.line) not in training, callers(flow, row)))
-    return inside[-1] if inside else line
 
 
 def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:

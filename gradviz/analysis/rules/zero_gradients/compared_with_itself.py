@@ -14,7 +14,8 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.dataflow.values.shared_memory import taken_without_copy
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, is_squared
+from gradviz.analysis.rules.bases.formulas.products import is_squared
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training
 from gradviz.graph.call_log import Call
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -14,6 +13,7 @@ from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.own_references import OwnReference, own_references
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.names.names_of_models import has_another_name
 from gradviz.graph.call_log import Call
 
 
@@ -75,7 +75,7 @@ class RatioAlwaysOne(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        references = [each for each in own_references(case.histories) if each.is_kept or _has_another_name(case, each)]
+        references = [each for each in own_references(case.histories) if each.is_kept or has_another_name(case, each)]
         for reference in references:
             yield self._own_reference(case, reference)
         told = {flow.log.calls[reference.made].call_site for reference in references}
@@ -155,31 +155,6 @@ class RatioAlwaysOne(Rule):
 
 
 _MIN_STEPS = 3
-
-
-def _has_another_name(case: Case, reference: OwnReference) -> bool:
-    """Whether the line of the reference names something that the line of the other side does not: the second name of
-    the model. On one line, whether nothing is called twice."""
-    here = case.source_line(location_of_line(reference.line))
-    there = case.source_line(location_of_line(reference.other_line))
-    if here is None or there is None:
-        return True
-    if reference.line == reference.other_line:
-        called = [name for name in _CALLED.findall(here) if name.partition(".")[0] not in _LIBRARIES]
-        return len(called) == len(set(called))
-    return bool(_names(here) - _names(there))
-
-
-def _names(line: str) -> set[str]:
-    """The names that a line reads: ``ref`` for ``ref.score(x)``, ``self.ref`` for ``self.ref(x)``."""
-    words = (name.split(".") for name in _NAME.findall(_ASSIGNED.sub("", line)))
-    return {".".join(each[: 2 if each[0] == "self" else 1]) for each in words} - _LIBRARIES
-
-
-_NAME = re.compile(r"(?<![\w.)\]])[A-Za-z_][\w.]*")
-_CALLED = re.compile(r"(?<![\w.)\]])([A-Za-z_][\w.]*)\(")
-_ASSIGNED = re.compile(r"^[\w\s,.\[\]]*=(?!=)")
-_LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})
 
 
 def _cancelled(flow: Dataflow) -> dict[int | None, list[int]]:

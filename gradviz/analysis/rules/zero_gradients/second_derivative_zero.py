@@ -15,6 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.derivatives.straight_lines import is_of_layers, is_straight
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 from gradviz.graph.model import CallSite
 
@@ -125,26 +126,12 @@ class _Second(Struct, frozen=True):
     is_zero: bool
 
 
-_COMPARES = frozenset({"gt", "ge", "lt", "le", "sign", "heaviside", "greater", "less"})
-_STRAIGHT = frozenset({
-    "relu", "leaky_relu", "prelu", "hardtanh", "relu6", "rrelu", "threshold", "max_pool1d", "max_pool2d", "max_pool3d",
-    "clamp", "clamp_min", "clip", "hardshrink", "softshrink", "abs", "maximum", "minimum", "where", "fmax", "fmin",
-})  # fmt: skip
-_OF_LAYERS = _STRAIGHT | _COMPARES | {
-    "linear", "matmul", "mm", "addmm", "bmm", "mv", "conv1d", "conv2d", "conv3d", "add", "sub", "neg", "cat", "stack",
-    "view", "reshape", "squeeze", "unsqueeze", "flatten", "getitem", "sum", "mean", "transpose", "permute", "t", "T",
-    "requires_grad_", "requires_grad", "expand", "contiguous", "to", "float", "double", "clone", "ones_like", "unbind",
-    "split", "chunk", "select", "narrow", "repeat", "dropout", "view_as", "movedim", "unflatten", "alias",
-}  # fmt: skip
-_SCALES = frozenset({"mul", "div"})
-
-
 def _second(flow: Dataflow, row: int, call: Call) -> _Second | None:
     """The call, if the first derivative was taken of a network whose calls are all made of straight lines."""
     since = flow.step_before(row)
     above = [each for use in call.roots for each in flow.ancestors(use.tensor, row, since)]
     firsts = [each for each in above if is_gradient(flow.log.calls[each])]
-    values = [use.values or _values_later(flow, use.tensor, row) for use in call.outputs]
+    values = [use.values or _values_later(flow, use.tensor) for use in call.outputs]
     is_zero = all(each is not None and each.zeros == each.count for each in values)
     return _of_network(flow, row, firsts, is_zero=is_zero) if firsts else None
 
@@ -154,7 +141,7 @@ def _second_of_memory(flow: Dataflow, row: int, call: Call, firsts: dict[int, in
     found = [firsts[storage] for storage in _memories(flow, call.roots) if storage in firsts]
     if not found:
         return None
-    results = [_values_later(flow, use.tensor, row) for use in call.outputs]
+    results = [_values_later(flow, use.tensor) for use in call.outputs]
     is_zero = all(each is not None and each.zeros == each.count for each in results)
     return _of_network(flow, row, found, is_zero=is_zero)
 
@@ -165,7 +152,7 @@ def _second_forward(flow: Dataflow, row: int, call: Call, firsts: dict[int, int]
     found = [firsts[storage] for storage in _memories(flow, call.inputs) if storage in firsts]
     if not found:
         return None
-    results = [_values_later(flow, use.tensor, row) for use in call.outputs[1:]]
+    results = [_values_later(flow, use.tensor) for use in call.outputs[1:]]
     is_zero = all(each is not None and each.zeros == each.count for each in results)
     return _of_network(flow, row, found, is_zero=is_zero)
 
@@ -194,8 +181,8 @@ def _memories(flow: Dataflow, uses: Iterable[TensorUse]) -> set[int]:
     return {storage for storage in storages if storage is not None}
 
 
-def _values_later(flow: Dataflow, tensor: int, row: int) -> ValueFacts | None:
-    """The values in the memory of a tensor when they are read for the first time after a call."""
+def _values_later(flow: Dataflow, tensor: int) -> ValueFacts | None:
+    """The values in the memory of a tensor when they are read for the first time."""
     readings = (flow.values(each, len(flow.log.calls)) for each in flow.sharing_memory(tensor))
     return next((each for each in readings if each is not None), None)
 
@@ -210,33 +197,11 @@ def _of_network(flow: Dataflow, row: int, firsts: list[int], *, is_zero: bool) -
         if use.place.startswith(("root", "0", "outputs"))
         for each in flow.ancestors(use.tensor, first, since)
     }
-    straight = [each for each in network if _is_straight(flow, each)]
-    if not straight or not all(_is_of_layers(flow.log.calls[each]) for each in network):
+    straight = [each for each in network if is_straight(flow, each)]
+    if not straight or not all(is_of_layers(flow.log.calls[each]) for each in network):
         return None
     leaves = (use.tensor for each in sorted(network) for use in flow.log.calls[each].inputs if use.is_live_leaf)
     return _Second(row, tuple(sorted(straight)), tuple(dict.fromkeys(leaves)), is_zero)
-
-
-def _is_straight(flow: Dataflow, row: int) -> bool:
-    """Whether a call is an activation made of straight lines: also ``z * (z > 0)``."""
-    call = flow.log.calls[row]
-    if plain_name(call.function) != "mul":
-        return plain_name(call.function) in _STRAIGHT
-    makers = (flow.newest_producer(use.tensor, row) for use in call.inputs if not use.requires_grad)
-    return any(made is not None and _passes_comparison(flow, made) for made in makers)
-
-
-def _passes_comparison(flow: Dataflow, row: int) -> bool:
-    """Whether a call returns the result of a comparison, perhaps as numbers."""
-    for _ in range(_NEAR):
-        call = flow.log.calls[row]
-        if plain_name(call.function) in _COMPARES:
-            return True
-        made = flow.newest_producer(call.inputs[0].tensor, row) if call.inputs else None
-        if plain_name(call.function) not in ("float", "to", "type_as", "double") or made is None:
-            return False
-        row = made
-    return False
 
 
 def _line_to_edit(case: Case, second: _Second) -> tuple[int, Location | None]:
@@ -263,9 +228,3 @@ def _line_of_activation(flow: Dataflow, call: Call) -> CallSite | None:
     lines = [flow.line_of(row) for row in rows if calls[row].function.startswith("torch.nn.")]
     functions = {None if line is None else (line.file, line.function) for line in lines}
     return lines[0] if len(functions) == 1 else None
-
-
-def _is_of_layers(call: Call) -> bool:
-    """Whether a call is made of straight lines, or has nothing to do with the gradient."""
-    name = plain_name(call.function)
-    return name in _OF_LAYERS or not call.live_inputs or (name in _SCALES and len(call.live_inputs) == 1)

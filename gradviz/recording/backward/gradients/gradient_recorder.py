@@ -135,7 +135,7 @@ class GradientRecorder:
                 facts, products = self._meter.facts_and(self._watch.sums.products())
             self._watch.sums.in_memory(products)
             facts[UNDEFINED] = _UNDEFINED_FACTS
-            return _Addition(self, graph, facts, self._seconds_on_gpu()).to(graph)
+            return _Addition(self, facts, self._seconds_on_gpu()).to(graph)
 
     def _seconds_on_gpu(self) -> Mapping[int, float]:
         try:
@@ -160,7 +160,6 @@ class _Addition:
     def __init__(
         self,
         recorder: GradientRecorder,
-        graph: Graph,
         facts: Mapping[int, TensorFigures],
         seconds_on_gpu: Mapping[int, float],
     ) -> None:

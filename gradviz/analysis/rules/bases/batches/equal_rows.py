@@ -1,18 +1,23 @@
-"""Where the rows of a batch became the same: the call that put it together from samples."""
+"""Where the rows of a batch became the same: the call that put it together from samples, or the line to edit."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import TensorUse
+from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.batches.batch_lines import taken_from_loader
+from gradviz.analysis.rules.bases.batches.stored_batches import line_of_data_set, line_that_stores
+from gradviz.graph.call_log import Call, TensorUse
 
 _PUT_TOGETHER = frozenset({
     "stack", "cat", "tensor", "as_tensor", "asarray", "vstack", "row_stack", "concat", "concatenate", "from_numpy",
 })  # fmt: skip
 _MAX_MAKERS = 30
+_MIN_ROWS = 4
 
 
 class Origin(Struct, frozen=True):
@@ -41,3 +46,30 @@ def _is_equal_batch(flow: Dataflow, row: int, use: TensorUse, size: tuple[int, .
     values = flow.values_of(use, row)
     is_part = plain_name(flow.log.calls[row].function) == "getitem"
     return values is not None and values.equal_rows and (is_part or shape_of(flow, use.tensor)[:1] == size)
+
+
+def line_of_equal_rows(case: Case, origin: int) -> Location | None:
+    """The line to edit: that of a data set which gave all the samples, or that which stores them."""
+    flow = case.dataflow
+    call = flow.log.calls[origin]
+    written = _written_for_each(flow, origin, call)
+    if written is not None:
+        return location_of_call(flow, written)
+    if len({use.tensor for use in call.inputs}) > 1:
+        made = (flow.newest_producer(use.tensor, origin) for use in call.inputs)
+        lines = {None if row is None else location_of_call(flow, row) for row in made}
+        line = next(iter(lines))
+        if len(lines) == 1 and line is not None and line != location_of_call(flow, origin):
+            return line
+    taken = taken_from_loader(case, origin, call)
+    stored = line_that_stores(case, location_of_call(flow, origin))
+    return stored if taken is None else line_of_data_set(case, taken)
+
+
+def _written_for_each(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The call that wrote each sample into one tensor, which was then put together with itself."""
+    if len(call.inputs) < _MIN_ROWS or len({use.tensor for use in call.inputs}) > 1:
+        return None
+    written = flow.changes(call.inputs[0].tensor, flow.step_before(row), row)[-len(call.inputs) :]
+    lines = {flow.log.calls[each].call_site for each in written}
+    return written[-1] if len(written) == len(call.inputs) and len(lines) == 1 else None

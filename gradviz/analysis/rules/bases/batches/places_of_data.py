@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.rules.bases.batches.times_of_events import event_counted_for_all
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import Call
@@ -87,7 +88,6 @@ def _is_discounted(flow: Dataflow, tensor: int, before: int) -> bool:
 
 _OF_BOTH = 2
 _LEAST_DISCOUNT = 0.5
-_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 _TELL_PADDING = frozenset({"ne", "eq", "gt", "lt", "ge", "le", "masked_fill", "where", "_pack_padded_sequence"})
 
 
@@ -115,7 +115,7 @@ def _is_over_padding(flow: Dataflow, call: Call, size: int, longest: int) -> boo
     if len(shape) != _OF_SEQUENCES or size not in shape[:2] or max(shape[:2]) < longest:
         return False
     is_average = plain_name(call.function) == "mean" and axes_of(call, len(shape)) == [1]
-    return plain_name(call.function) in _RECURRENT or is_average
+    return plain_name(call.function) in RECURRENT_LAYERS or is_average
 
 
 _OF_SEQUENCES = 3

@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.axes import REDUCTIONS, axes_of, axis_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.values.origins import is_one_number
 from gradviz.analysis.rules.bases.batches.row_origins import are_same_samples
 from gradviz.analysis.rules.bases.batches.sorted_rows import COMBINE, LIKE, PUT_BACK, SEQUENCES, TAKE
 from gradviz.graph.call_log import Call, TensorUse
@@ -101,7 +102,7 @@ class RowsInOrder:
         if name == "setitem":
             return len(call.inputs) == _BOTH and not beside[1:]
         return not self._reorders(call, name) and not any(
-            self._has_rows(use, self._shape) and not _is_constant(self._flow, use, row) for use in beside
+            self._has_rows(use, self._shape) and not is_one_number(self._flow.values_of(use, row)) for use in beside
         )
 
     def _reorders(self, call: Call, name: str) -> bool:
@@ -137,11 +138,6 @@ class RowsInOrder:
 def _shape_of_order(flow: Dataflow, order: int) -> Shape:
     shape = shape_of(flow, order)
     return shape[:1] if shape[1:] == (1,) else shape
-
-
-def _is_constant(flow: Dataflow, use: TensorUse, row: int) -> bool:
-    values = flow.values_of(use, row)
-    return values is not None and values.minimum is not None and values.minimum == values.maximum
 
 
 _BOTH = 2

@@ -9,7 +9,8 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, is_squared, tensor_before
+from gradviz.analysis.rules.bases.formulas.products import is_squared
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -44,13 +44,6 @@ def turned(call: Call, name: str, axes: Axes) -> Axes | None:
 _TWO = 2
 
 
-def summed_in_einsum(call: Call) -> list[int]:
-    """The axes over which an ``einsum`` of one tensor sums."""
-    equation = equation_of(call)
-    letters = enumerate(equation.terms[0]) if equation.is_plain and len(equation.terms) == 1 else ()
-    return [axis for axis, letter in letters if letter not in equation.result]
-
-
 def einsum_axes(call: Call, given: list[Axes]) -> Axes | None:
     """The axes of the result of ``einsum``; None where its equation leaves some of them out."""
     equation = equation_of(call)

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS, axes_of, axis_of
+from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS, axes_of, axis_of, summed_by_einsum
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, are_opposite, reshaped
-from gradviz.analysis.rules.bases.copies.axes_turned import (
-    aligned,
-    einsum_axes,
-    summed_in_einsum,
-    turned,
-)
+from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, reshaped
+from gradviz.analysis.rules.bases.copies.axes_turned import aligned, einsum_axes, turned
+from gradviz.analysis.rules.bases.copies.flattened_rows import TURN
+from gradviz.analysis.rules.bases.copies.joined_copies import joined_parts, stacked_groups
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
-from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
-    chooses_by_row,
-    is_of_two_copies,
-    names_other_partners,
-    names_partners,
-    names_same_rows,
-    offset_of,
-    takes_other_partners,
-)
-from gradviz.analysis.rules.bases.copies.parts_of_copies import (
-    is_whole_copy,
-    joined_parts,
-    parts_of,
-    selected,
-    stacked_groups,
-    taken_row,
-)
+from gradviz.analysis.rules.bases.copies.other_orders import DIAGONALS, OtherOrder, OtherOrders
+from gradviz.analysis.rules.bases.copies.pairs_of_copies import chooses_by_row
+from gradviz.analysis.rules.bases.copies.parts_of_copies import is_whole_copy, parts_of, selected, taken_row
 from gradviz.graph.call_log import Call, TensorUse
-
-Use = Literal["reduced", "paired", "combined", "mixed", "labels", "diagonal"]
-
-
-class OtherOrder(Struct, frozen=True):
-    """A call that takes rows in another order than they are in."""
-
-    axis: Axis
-    call: int
-    use: Use
 
 
 class CopiedRows:
@@ -55,11 +25,9 @@ class CopiedRows:
     def __init__(self, flow: Dataflow) -> None:
         self._flow = flow
         self._axes: dict[int, Axes] = {}
-        self._found: list[OtherOrder] = []
+        self._orders = OtherOrders()
         self._copies = set[int]()
         """Tensors that are one copy of all samples, taken from rows with several."""
-        self._named = set[int]()
-        """Calls that laid out copies of which other calls take the partners as they stand."""
 
     def taken_otherwise(self) -> list[OtherOrder]:
         """Every call that takes rows in another order than they are in."""
@@ -71,8 +39,7 @@ class CopiedRows:
             elif call.kind in ("custom", "compiled"):
                 for use in call.outputs:
                     self._axes.pop(use.tensor, None)
-        # Beside the partners, a loss may take any other rows, for negatives.
-        return [each for each in self._found if each.use != _LABELS or each.axis.made not in self._named]
+        return self._orders.told()
 
     def _keep(self, tensor: int, axes: Axes | None) -> None:
         """Note the axes of a result, if it has as many: some calls can leave out or add axes in ways unknown here."""
@@ -96,7 +63,7 @@ class CopiedRows:
         first = known[0]
         axes, shape = self._axes[first.tensor], shape_of(self._flow, first.tensor)
         if chooses_by_row(call, name):
-            self._note_pairs(row, call, name, self._axes.get(call.inputs[0].tensor, ()))
+            self._orders.note_pairs(row, call, name, self._axes.get(call.inputs[0].tensor, ()))
         if name in _SELECT or name == "getitem":
             taken = zip(call.outputs, results, strict=True)
             whole = (use.tensor for use, result in taken if is_whole_copy(call, name, axes[0], next(iter(result), 0)))
@@ -109,7 +76,7 @@ class CopiedRows:
             return [self._taken(row, call, axes, shape, results[0])]
         if name == "index_select" and 0 in axes_of(call, len(results[0])):
             return [(*self._given(call)[-1], *(None for _ in results[0][1:]))]
-        if name in _TURN:
+        if name in TURN:
             return [turned(call, name, axes)]
         if name in _PRODUCTS:
             return [self._product(row, call, results[0])]
@@ -117,11 +84,11 @@ class CopiedRows:
             over = axes_of(call, len(axes)) or ([len(axes) - 1] if name in _LAST_BY_DEFAULT else [])
             return [self._reduced(row, over, axes, result) for result in results]
         if name == "einsum" and len(call.inputs) == 1:
-            self._reduced(row, summed_in_einsum(call), axes, results[0])
+            self._reduced(row, sorted(summed_by_einsum(call, first, len(axes)) or ()), axes, results[0])
         if name in _TABLES:
             return [self._table(row, call, name, results[0])]
-        if name in _DIAGONALS or name in _CLASSES:
-            self._note_pairs(row, call, name, self._axes.get(call.inputs[0].tensor, ()))
+        if name in DIAGONALS or name in _CLASSES:
+            self._orders.note_pairs(row, call, name, self._axes.get(call.inputs[0].tensor, ()))
         if name in _REORDER or (name == "gather" and axis_of(call, len(axes)) == 0):
             return [None for _ in results]
         return [self._merged(row, known, result) for result in results]
@@ -158,7 +125,7 @@ class CopiedRows:
         kinds = [axes[axis] for axis in over if axes[axis] is not None]
         wrong = next((axis for axis in kinds if axis is not None and axis.kind == "no_copies"), None)
         if wrong is not None and len(kinds) == 1:
-            self._found.append(OtherOrder(wrong, row, "reduced"))
+            self._orders.note(wrong, row, "reduced")
         if not over or not result:
             return None
         left = tuple(None if axis in over else each for axis, each in enumerate(axes))
@@ -179,7 +146,7 @@ class CopiedRows:
                     merged[place] = axis
                 elif not are_alike(before, axis):
                     is_known[place] = False
-                    self._note_opposites(row, before, axis)
+                    self._orders.note_opposites(row, before, axis)
         return tuple(axis if is_known[place] else None for place, axis in enumerate(merged))
 
     def _compare(self, row: int, known: list[TensorUse]) -> None:
@@ -187,19 +154,13 @@ class CopiedRows:
         first, *others = (self._axes[use.tensor][0] for use in known)
         for other in others:
             if first is not None and other is not None:
-                self._note_opposites(row, first, other)
-
-    def _note_opposites(self, row: int, one: Axis, other: Axis) -> None:
-        if are_opposite(one, other):
-            later = max(one, other, key=lambda axis: (axis.kind == "mixed", axis.made))
-            use = _MIXED if later.kind == "mixed" else _PAIRED if one.kind == "part" else _COMBINED
-            self._found.append(OtherOrder(later, row, use))
+                self._orders.note_opposites(row, first, other)
 
     def _product(self, row: int, call: Call, result: Shape) -> Axes | None:
         """The axes of a matrix product: rows of the first, columns of the second."""
         left, right = (self._axes.get(use.tensor, ()) for use in call.inputs[:2])
         if left and len(right) > 1 and left[-1] is not None and right[-2] is not None:
-            self._note_opposites(row, left[-1], right[-2])
+            self._orders.note_opposites(row, left[-1], right[-2])
         if len(result) != _MATRIX:
             return (*left[:1], *(None,) * (len(result) - 1)) if left and result[:1] else None
         return (left[0] if left else None, right[-1] if len(right) > 1 else None)
@@ -232,32 +193,7 @@ class CopiedRows:
             return None
         return (*given, *(None,) * (len(result) - len(given)))
 
-    def _note_pairs(self, row: int, call: Call, name: str, axes: Axes) -> None:
-        """Note labels and diagonals of a table of all pairs, if they name others than the copies of each sample."""
-        if len(axes) != _MATRIX:
-            return
-        one, other = axes
-        if one is None or other is None:
-            return
-        is_of_labels = name not in _DIAGONALS
-        if are_opposite(one, other) and one.kind == "part":
-            is_other, use = names_same_rows(call, one) if is_of_labels else offset_of(call) == 0, _PAIRED
-        elif are_alike(one, other) and is_of_two_copies(one):
-            is_other = names_other_partners(call, one) if is_of_labels else takes_other_partners(call, one)
-            use = _LABELS if is_of_labels else _DIAGONAL
-            if is_of_labels and names_partners(call, one):
-                self._named.add(one.made)
-        else:
-            return
-        if is_other:
-            self._found.append(OtherOrder(one, row, use))
 
-
-_PAIRED: Use = "paired"
-_COMBINED: Use = "combined"
-_MIXED: Use = "mixed"
-_LABELS: Use = "labels"
-_DIAGONAL: Use = "diagonal"
 _MATRIX = 2
 _BOTH = 2
 _STACK = frozenset({"stack", "vstack"})
@@ -266,12 +202,10 @@ _JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
 _MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST | COUNT_OFF
 _VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
 _SELECT = frozenset({"chunk", "split", "tensor_split", "narrow", "select", "unbind"})
-_TURN = frozenset({"t", "T", "mT", "transpose", "swapaxes", "swapdims", "permute", "movedim"})
 _PRODUCTS = frozenset({"matmul", "mm", "bmm"})
 _TABLES = frozenset({"cosine_similarity", "cdist", "einsum"})
 _REDUCE = REDUCTIONS | NORMALIZERS | {"var_mean", "std_mean", "any", "all", "nanmean"}
 _LAST_BY_DEFAULT = frozenset({"sort", "argsort", "topk"})
-_DIAGONALS = frozenset({"diag", "diagonal"})
 _CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _REORDER = frozenset({
     "flip", "roll", "fliplr", "flipud", "rot90", "index_select", "take_along_dim", "scatter", "scatter_add",

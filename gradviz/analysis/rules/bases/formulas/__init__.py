@@ -1,1 +1,1 @@
-"""Formulas in other spellings: products and squares, derivatives forward, divergences, shares on a grid."""
+"""Formulas in other spellings: products and squares, parts of errors, divergences, shares on a grid, orders."""

@@ -22,6 +22,7 @@ _ELEMENTWISE = frozenset({"mul"})
 _WHOLE = frozenset({"dot", "vdot"})
 _LAST = frozenset({"vecdot", "inner"})
 _MATRICES = frozenset({"matmul", "mm", "bmm", "mv"})
+_SQUARES = _ELEMENTWISE | {"square", "pow"}
 _PRODUCTS = _ELEMENTWISE | _WHOLE | _LAST | _MATRICES | {"einsum", "linear"}
 
 
@@ -42,6 +43,11 @@ def is_square(call: Call) -> bool:
         return is_same and is_elementwise and (name != "einsum" or len(set(equation_of(call).terms)) == 1)
     power = call.scalars.get("1", call.scalars.get("exponent"))
     return name == "square" or (name == "pow" and power == _BOTH and bool(call.inputs))
+
+
+def is_squared(call: Call) -> bool:
+    """Whether a call returns the square of each element of what it takes, and adds none of them up."""
+    return plain_name(call.function) in _SQUARES and is_square(call)
 
 
 def summed_axes(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.graph.call_log import Call
@@ -42,7 +42,7 @@ def linear_rows(flow: Dataflow, backward: int, root: int, *, with_weights: bool 
 
 
 def _is_linear(flow: Dataflow, row: int, call: Call) -> bool:
-    name = plain_name(call.function).removeprefix("_foreach_")
+    name = single_name(call)
     if call.kind != "operation" or not call.live_inputs:
         return False
     is_of_number = shape_of(flow, call.inputs[0].tensor) == ()

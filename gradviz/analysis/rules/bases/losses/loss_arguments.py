@@ -23,7 +23,6 @@ LOSSES_BY_SAMPLE = frozenset({
 })  # fmt: skip
 """They compare each row of a prediction with that of its target."""
 _MAX_SHAPING = 8
-_SQUARE = 2
 
 
 def calls_in_training(flow: Dataflow, functions: frozenset[str]) -> Iterator[list[int]]:
@@ -82,14 +81,6 @@ def tensor_before(flow: Dataflow, tensor: int, row: int, passed: frozenset[str])
             break
         row, tensor = made, call.inputs[0].tensor
     return tensor
-
-
-def is_squared(call: Call) -> bool:
-    """Whether a call returns the square of what it takes."""
-    name = plain_name(call.function)
-    if name == "mul":
-        return len({use.tensor for use in call.inputs}) == 1 < len(call.inputs)
-    return name == "square" or (name == "pow" and call.scalars.get("1", call.scalars.get("exponent")) == _SQUARE)
 
 
 def is_reduced_as_a_whole(flow: Dataflow, row: int) -> bool:

@@ -10,8 +10,10 @@ from msgspec.structs import replace
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.parts_of_errors import Summand, share_of, summand_of
+from gradviz.analysis.rules.bases.formulas.products import is_squared
 from gradviz.analysis.rules.bases.formulas.tilted_sums import tilted_sum
-from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -85,32 +87,19 @@ def _product(flow: Dataflow, tensor: int, before: int) -> tuple[int, int, float]
     return (made, call.live_inputs[0].tensor, factor) if factor and is_of_one_sign else None
 
 
-class _Summand(Struct, frozen=True):
-    """A multiple of an error, or of its positive or negative part."""
-
-    error: int
-    sign: int
-    is_part: bool
-    """Whether it is ``relu(e)``, or ``relu(-e)`` if `is_of_negative`."""
-    is_of_negative: bool
-    factor: TensorUse | float | None
-    row: int
-    """The call that multiplies, or the call of the sum."""
-
-
 def _of_sum(case: Case, row: int, call: Call) -> WeighedError | None:
     """``q * e + relu(-e)``, ``relu(e) - q * e``, and ``q * relu(e) + (1 - q) * relu(-e)``."""
     flow = case.dataflow
     turned = [plain_name(call.function) == "sub" and use.place in ("1", "other") for use in call.inputs]
     alpha = number_of(call, "alpha", missing=1.0)
-    one, other = (_summand(flow, use.tensor, row, -1 if is_turned else 1, None if use is call.inputs[0] else alpha)
+    one, other = (summand_of(flow, use.tensor, row, -1 if is_turned else 1, None if use is call.inputs[0] else alpha)
                   for use, is_turned in zip(call.inputs, turned, strict=True))  # fmt: skip
     if one is None or other is None or one.error != other.error:
         return None
     if one.is_part and other.is_part:
         return _of_two_parts(case, one, other)
     part, whole = (one, other) if one.is_part else (other, one)
-    q = _share(flow, whole)
+    q = share_of(flow, whole)
     if not part.is_part or part.sign < 0 or part.factor is not None or whole.is_part or q is None:
         return None
     if part.is_of_negative == (whole.sign < 0):
@@ -119,65 +108,22 @@ def _of_sum(case: Case, row: int, call: Call) -> WeighedError | None:
     return WeighedError(one.error, part.is_of_negative, *numbers[:: 1 if part.is_of_negative else -1])
 
 
-def _of_two_parts(case: Case, one: _Summand, other: _Summand) -> WeighedError | None:
+def _of_two_parts(case: Case, one: Summand, other: Summand) -> WeighedError | None:
     above, below = (one, other) if other.is_of_negative else (other, one)
     if above.is_of_negative or not below.is_of_negative or min(above.sign, below.sign) < 0:
         return None
     are_rests = [_is_rest(case, each) for each in (above, below)]
-    is_told = are_rests.count(True) == 1 and all(_share(case.dataflow, each) is not None for each in (above, below))
+    is_told = are_rests.count(True) == 1 and all(share_of(case.dataflow, each) is not None for each in (above, below))
     return WeighedError(one.error, are_rests[1]) if is_told else None
 
 
-def _is_rest(case: Case, part: _Summand) -> bool:
+def _is_rest(case: Case, part: Summand) -> bool:
     """Whether a part is multiplied by ``1 - q``."""
     if isinstance(part.factor, TensorUse):
         made = value_maker(case.dataflow, part.factor.tensor, part.row)
         return made is not None and made[1].function.endswith(("rsub__", "rsub")) and len(made[1].inputs) == 1
     text = _text(case, part.row)
     return part.factor is not None and _ANY_REST.search(text) is not None and text.count("*") == 1
-
-
-def _share(flow: Dataflow, part: _Summand) -> float | None:
-    """The number between 0 and 1 that multiplies, or one of several."""
-    if not isinstance(part.factor, TensorUse):
-        return part.factor if part.factor is not None and 0 < part.factor < 1 else None
-    values = flow.values_of(part.factor, part.row)
-    if values is None or values.minimum is None or values.maximum is None:
-        return None
-    return values.minimum if 0 < values.minimum <= values.maximum < 1 else None
-
-
-def _summand(flow: Dataflow, tensor: int, row: int, sign: int, alpha: float | None) -> _Summand | None:
-    factor: TensorUse | float | None = None if alpha in (None, 1.0) else abs(alpha or 0.0)
-    sign = -sign if alpha is not None and alpha < 0 else sign
-    is_part, is_of_negative, place = False, False, row
-    for _ in range(_MAX_STEPS):
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        name = "" if call is None else plain_name(call.function)
-        if made is None or call is None or len(call.live_inputs) != 1:
-            break
-        if name == "neg":
-            is_of_negative, sign = (not is_of_negative, sign) if is_part else (is_of_negative, -sign)
-        elif name == "mul" and not is_part and factor is None:
-            dead = [use for use in call.inputs if not use.requires_grad]
-            number = number_of(call, *OPERAND, missing=0.0)
-            factor, place = (dead[0] if dead else abs(number)), made
-            sign = -sign if not dead and number < 0 else sign
-        elif (name == "relu" or _is_clamp_at_zero(call, name)) and not is_part:
-            is_part = True
-        else:
-            break
-        tensor, row = call.live_inputs[0].tensor, made
-    return _Summand(tensor, sign, is_part, is_of_negative, factor, place)
-
-
-_MAX_STEPS = 6
-
-
-def _is_clamp_at_zero(call: Call, name: str) -> bool:
-    has_upper = name == "clamp" and ("max" in call.scalars or "2" in call.scalars)
-    return name in ("clamp", "clamp_min") and not has_upper and call.scalars.get("min", call.scalars.get("1")) == 0
 
 
 def _of_one_product(case: Case, row: int, call: Call) -> WeighedError | None:

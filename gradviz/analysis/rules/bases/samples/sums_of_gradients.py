@@ -9,7 +9,7 @@ from statistics import median_low
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import starts_from_ones
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import single_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.gradients.accumulation import Accumulating, are_pieces, is_mean, steps_sometimes
@@ -93,7 +93,7 @@ def _added(flow: Dataflow, tensor: int, before: int, since: int) -> set[int]:
 def _summands(flow: Dataflow, row: int, result: int) -> list[int] | None:
     """What a call adds up to a result; None if it does something else."""
     call = flow.log.calls[row]
-    name = plain_name(call.function).removeprefix("_foreach_")
+    name = single_name(call)
     if name in _EMPTY:
         return []
     number = call.scalars.get("1", call.scalars.get("other", 0))

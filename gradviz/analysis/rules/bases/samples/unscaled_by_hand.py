@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -59,7 +59,7 @@ def _division(flow: Dataflow, backward: int, step: int) -> tuple[int, float] | N
     """The call between a backward and a step that divides gradients by a power of two, and this number."""
     for row in range(backward + 1, step):
         call = flow.log.calls[row]
-        if plain_name(call.function).removeprefix("_foreach_") not in ("div", "mul") or call.kind != "operation":
+        if single_name(call) not in ("div", "mul") or call.kind != "operation":
             continue
         for single in flow.lists.singles(row)[:1]:
             is_of_gradient = bool(single.inputs) and _is_gradient(flow, single.inputs[0].tensor)

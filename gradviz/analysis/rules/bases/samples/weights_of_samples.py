@@ -15,7 +15,7 @@ _BROADCASTS = frozenset({"mul", "div"})
 _BOTH = 2
 
 
-def matrix_by_samples(flow: Dataflow, row: int, call: Call) -> tuple[TensorUse, TensorUse] | None:
+def matrix_by_samples(flow: Dataflow, call: Call) -> tuple[TensorUse, TensorUse] | None:
     """The trained square matrix and the data along whose last axis a call takes or spreads it."""
     name = plain_name(call.function)
     if name not in _CONTRACTS | _BROADCASTS or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:

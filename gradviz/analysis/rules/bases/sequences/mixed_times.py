@@ -1,4 +1,4 @@
-"""Reshapes that take samples for time steps: those of recurrent layers, and those of tensors that were stacked."""
+"""Reshapes that take samples for time steps or layers: those of recurrent layers, and of tensors that were stacked."""
 
 from __future__ import annotations
 
@@ -82,3 +82,36 @@ def _made_in_front(flow: Dataflow, row: int, tensor: int) -> int | None:
 
 def _is(flow: Dataflow, tensor: int, front: Shape) -> bool:
     return shape_of(flow, tensor)[:_PAIR] == front
+
+
+def layers_with_samples(flow: Dataflow, row: int, call: Call) -> Mixed | None:
+    """(layers * directions, batch, features), the last states of a recurrent layer, to (batch, all features)."""
+    state, made = call.inputs[0].tensor, shape_of(flow, call.outputs[0].tensor)
+    given = shape_of(flow, state)
+    if len(given) != 3 or min(given[:2]) < 2 or made != (given[1], given[0] * given[2]):
+        return None
+    state, maker = _before_parts(flow, state, row)
+    if maker is None:
+        return None
+    is_state = any(use.tensor == state and use.place != "return[0]" for use in flow.log.calls[maker].outputs)
+    if plain_name(flow.log.calls[maker].function) not in RECURRENT_LAYERS or not is_state:
+        return None
+    what = f"axis 0 has the layers and directions of {plain_name(flow.log.calls[maker].function)}()"
+    return Mixed(maker, what, "layers and samples", "exchange the axes first: .transpose(0, 1).reshape(batch, -1)")
+
+
+def _before_parts(flow: Dataflow, tensor: int, row: int) -> tuple[int, int | None]:
+    """The tensor of which another one has some layers, or the samples in another order, and the call that made it."""
+    maker = flow.newest_producer(tensor, row)
+    for _ in range(_MAX_PARTS):
+        part = None if maker is None else flow.log.calls[maker]
+        if part is None or plain_name(part.function) not in ("getitem", "index_select") or not part.inputs:
+            break
+        whole = part.inputs[0].tensor
+        if shape_of(flow, whole)[1:] != shape_of(flow, tensor)[1:]:
+            break
+        tensor, maker = whole, flow.newest_producer(whole, maker or row)
+    return tensor, maker
+
+
+_MAX_PARTS = 3

@@ -10,20 +10,17 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import IGNORED_CLASS, Call, TensorUse
 
-LOSSES = frozenset({
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
-    "binary_cross_entropy_with_logits", "binary_cross_entropy",
-})  # fmt: skip
 _WITH_CLASSES = frozenset({"cross_entropy", "nll_loss"})
-_COMPARE = frozenset({"sub", "gather", "take_along_dim", *LOSSES})
+_COMPARE = frozenset({"sub", "gather", "take_along_dim", *LOSSES_BY_SAMPLE})
 _ENDS = frozenset({"mean", "sum"})
 _BY_POSITION = frozenset({
     "linear", "dropout", "relu", "gelu", "silu", "elu", "tanh", "sigmoid", "leaky_relu", "softplus", "layer_norm",
     "softmax", "log_softmax", "logsumexp", "log", "exp", "neg", "square", "pow", "abs", "add", "sub", "mul", "div",
     "squeeze", "unsqueeze", "view", "reshape", "flatten", "transpose", "permute", "contiguous", "clamp", "clone",
-    "float", "to", "gather", "take_along_dim", "matmul", "addmm", "sum", "mean", "index_select", *LOSSES,
+    "float", "to", "gather", "take_along_dim", "matmul", "addmm", "sum", "mean", "index_select", *LOSSES_BY_SAMPLE,
 })  # fmt: skip
 """They compute each position by itself, where they keep the positions."""
 _MAX_FOLLOWED = 60
@@ -84,7 +81,7 @@ def _end(flow: Dataflow, row: int, tensor: int, positions: Shape, *, is_compared
         is_compared = any(each in compared for each in given) or (
             name in _COMPARE and _has_target(flow, call, positions)
         )
-        if is_compared and (name in _ENDS or name in LOSSES) and (not shape or shape == positions[:1]):
+        if is_compared and (name in _ENDS or name in LOSSES_BY_SAMPLE) and (not shape or shape == positions[:1]):
             end = user if end is None else end
         elif not _keeps(shape, positions):
             return None
@@ -113,7 +110,7 @@ def _may_leave_out(flow: Dataflow, row: int, call: Call) -> bool:
     name, dead = plain_name(call.function), [use for use in call.inputs if not use.requires_grad]
     if name in ("mul", "div", "matmul"):
         return any(_has_zeros(flow, use, row) for use in dead)
-    if name not in LOSSES:
+    if name not in LOSSES_BY_SAMPLE:
         return False
     if len(dead) > 1:  # the weights of classes or elements
         return True

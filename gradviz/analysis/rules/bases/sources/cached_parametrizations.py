@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, first_line, tree_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 from gradviz.graph.call_log import TensorUse
 
@@ -64,8 +64,8 @@ def _opened_around(tree: SourceTree, line: int) -> Iterator[int]:
             block = parent
         else:
             block = tree.scope(node) if node.lineno < line else None
-        if block is not None and _first_line(block) <= line <= _last_line(block, line):
-            found.append((_first_line(block), node.lineno))
+        if block is not None and first_line(block) <= line <= _last_line(block, line):
+            found.append((first_line(block), node.lineno))
     yield from (opened for _, opened in sorted(found, reverse=True))
 
 
@@ -75,10 +75,6 @@ def _other_names(tree: SourceTree) -> Iterator[str]:
         for alias in node.names if isinstance(node, ast.ImportFrom) else ():
             if alias.name == _CACHED and alias.asname is not None:
                 yield alias.asname
-
-
-def _first_line(block: ast.AST) -> int:
-    return 0 if isinstance(block, ast.Module) else getattr(block, "lineno", 0)
 
 
 def _last_line(block: ast.AST, line: int) -> int:

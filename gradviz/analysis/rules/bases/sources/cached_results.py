@@ -23,7 +23,7 @@ import re
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line, last_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _CACHES = re.compile(r"cache|memo|lazy", re.IGNORECASE)
@@ -40,7 +40,9 @@ class Kept(Struct, frozen=True):
 
 def function_on(tree: SourceTree, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The innermost function that a line is in, its decorators included."""
-    around = [each for each in tree.nodes if isinstance(each, FUNCTIONS) and _first_line(each) <= line <= _end(each)]
+    around = [
+        each for each in tree.nodes if isinstance(each, FUNCTIONS) and _first_line(each) <= line <= last_line(each)
+    ]
     return max(around, key=_first_line, default=None)
 
 
@@ -54,7 +56,7 @@ def line_that_keeps_result(tree: SourceTree, line: int) -> Kept | None:
         if _CACHES.search(name):
             return Kept(decorator.lineno, f"@{name}")
     statements = [each for each in ast.walk(function) if isinstance(each, (ast.Assign, ast.AnnAssign, ast.Expr))]
-    own = next((each for each in statements if each.lineno <= line <= _end(each)), None)
+    own = next((each for each in statements if each.lineno <= line <= last_line(each)), None)
     if own is None:
         return None
     kept = _holder(own, None)
@@ -100,7 +102,3 @@ def _targets(statement: ast.stmt) -> list[ast.expr]:
 
 def _first_line(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return min([function.lineno, *(each.lineno for each in function.decorator_list)])
-
-
-def _end(node: ast.stmt) -> int:
-    return node.end_lineno or node.lineno

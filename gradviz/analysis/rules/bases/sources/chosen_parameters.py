@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, last_line, tree_of
 
 _ALL = ("parameters", "named_parameters")
 _FILLS = ("append", "extend", "add")
@@ -35,7 +35,7 @@ def line_that_chooses(lines: Mapping[int, str], made: int, *, of_any_list: bool 
     if not lines:
         return None
     tree = tree_of(lines)
-    making = [each for each in tree.nodes if isinstance(each, ast.Call) and each.lineno <= made <= _end(each)]
+    making = [each for each in tree.nodes if isinstance(each, ast.Call) and each.lineno <= made <= last_line(each)]
     given = [each for call in making for each in (*call.args, *(keyword.value for keyword in call.keywords))]
     found = [line for value in given for line in _conditions(tree, value, of_any_list)]
     return max(found, default=None)
@@ -78,7 +78,3 @@ def _loops(tree: SourceTree, use: ast.AST) -> Iterator[ast.For]:
 
 def _goes_over_all(iterated: ast.expr) -> bool:
     return any(called_name(node) in _ALL for node in ast.walk(iterated))
-
-
-def _end(node: ast.expr) -> int:
-    return node.end_lineno or node.lineno

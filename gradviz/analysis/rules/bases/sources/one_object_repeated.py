@@ -36,7 +36,7 @@ class RepeatedObject(Struct, frozen=True):
 def repeated_objects(tree: SourceTree) -> Iterator[RepeatedObject]:
     """Every expression or loop of a file that has one object at several places."""
     for node in tree.nodes:
-        is_by_name, element = False, _element(tree, node)
+        is_by_name, element = False, _element(node)
         if element is None:
             element = _stored_by_loop(tree, node)
             is_by_name = element is not None and called_name(node) not in _TO_THE_END
@@ -64,7 +64,7 @@ def _line(repeated: RepeatedObject) -> int:
     return repeated.line
 
 
-def _element(tree: SourceTree, node: ast.AST) -> ast.expr | None:
+def _element(node: ast.AST) -> ast.expr | None:
     """The one object that an expression has several times."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         for side in (node.left, node.right):

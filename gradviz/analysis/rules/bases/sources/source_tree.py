@@ -88,7 +88,7 @@ class SourceTree:
         if not isinstance(node, ast.Name):
             return None
         scopes = (each for each in self.around(node) if isinstance(each, _SCOPES))
-        keys = (Key(_line_of(scope), node.id) for scope in scopes)
+        keys = (Key(first_line(scope), node.id) for scope in scopes)
         return next((key for key in keys if key in self._bound), None)
 
     def times_bound(self, key: Key) -> int:
@@ -130,9 +130,9 @@ class SourceTree:
     def _bound_by(self, node: ast.AST) -> Iterator[Key]:
         if isinstance(node, ast.Name) and not is_read(node):
             scope = self.scope(node)
-            yield Key(0 if (scope, node.id) in self._shared else _line_of(scope), node.id)
+            yield Key(0 if (scope, node.id) in self._shared else first_line(scope), node.id)
         elif isinstance(node, ast.arg):
-            yield Key(_line_of(self.scope(node)), node.arg)
+            yield Key(first_line(self.scope(node)), node.arg)
         elif isinstance(node, ast.Attribute) and not is_read(node):
             key = self.key_of(node)
             if key is not None:
@@ -175,5 +175,11 @@ def _is_of_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
-def _line_of(scope: ast.AST) -> int:
+def first_line(scope: ast.AST) -> int:
+    """The line with which a part of a file begins; 0 for the whole file."""
     return 0 if isinstance(scope, ast.Module) else getattr(scope, "lineno", 0)
+
+
+def last_line(node: ast.expr | ast.stmt) -> int:
+    """The line with which a statement or an expression ends."""
+    return node.end_lineno or node.lineno

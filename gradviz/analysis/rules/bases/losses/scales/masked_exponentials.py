@@ -64,10 +64,10 @@ class _Scales:
         values = self.flow.values_of(mask, row)
         if values is None:
             return None
-        hidden = values.count - values.zeros if self._hides_ones(row, mask) else values.zeros
+        hidden = values.count - values.zeros if self._hides_ones(row) else values.zeros
         return MaskedScale(self._summed[-1], row, hidden, values.count)
 
-    def _hides_ones(self, row: int, mask: TensorUse) -> bool:
+    def _hides_ones(self, row: int) -> bool:
         """Whether the ones of a mask hide: ``where(kept, x, moved)``."""
         call = self.flow.log.calls[row]
         if plain_name(call.function) == "masked_fill":

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.values.origins import is_one_number
 from gradviz.analysis.rules.bases.losses.scales.scale_powers import SHAPING, Power, powers_of
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.graph.call_log import Call, TensorUse
@@ -101,9 +102,13 @@ def _sized_factors(flow: Dataflow, row: int) -> Iterator[_Factor]:
         yield from ((use, 1.0, True) for use in live)
     elif name == "div" and not is_number_first(call):
         yield from ((use, 1.0 if use.place == "0" else -1.0, True) for use in live)
-    elif name in ("add", "sub") and all(use.requires_grad or _is_constant(flow, use, row) for use in call.inputs):
+    elif name in ("add", "sub") and all(
+        use.requires_grad or is_one_number(flow.values_of(use, row)) for use in call.inputs
+    ):
         yield from ((use, 1.0, True) for use in live)
-    elif name in ("addcmul", "addcdiv") and (call.inputs[0].requires_grad or _is_constant(flow, call.inputs[0], row)):
+    elif name in ("addcmul", "addcdiv") and (
+        call.inputs[0].requires_grad or is_one_number(flow.values_of(call.inputs[0], row))
+    ):
         yield from ((use, -1.0 if name == "addcdiv" and use is call.inputs[2] else 1.0, True) for use in live)
 
 
@@ -118,8 +123,3 @@ def _is_never_negative(flow: Dataflow, use: TensorUse, row: int) -> bool:
 def _is_square(call: Call) -> bool:
     name = plain_name(call.function)
     return name in _NEVER_NEGATIVE or (name == "pow" and number_of(call, "1", "exponent", missing=1.0) % _BOTH == 0)
-
-
-def _is_constant(flow: Dataflow, use: TensorUse, row: int) -> bool:
-    values = flow.values_of(use, row)
-    return values is not None and values.minimum is not None and values.minimum == values.maximum

@@ -8,8 +8,7 @@ from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.formulas.products import summed_axes
-from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
+from gradviz.analysis.rules.bases.formulas.products import is_squared, summed_axes
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, Term, number_of
 from gradviz.graph.call_log import Call
 

@@ -1,1 +1,1 @@
-"""What rules share about targets, and sums of values and log-probabilities, with a gradient or without one."""
+"""Targets and log-probabilities in losses, with their signs; classes, and what losses ask of their arguments."""

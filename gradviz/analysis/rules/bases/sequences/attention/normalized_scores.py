@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.axes import NORMALIZERS, axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.graph.call_log import Call
 
-_NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
 _BY_FORMULA = {"sub": "subtracting logsumexp()", "div": "dividing by sum()", "mul": "multiplying by 1 / sum()"}
 _HIDE = frozenset({"mul", "masked_fill", "where"})
 _BOTH = 2
@@ -20,7 +19,7 @@ _MAX_MAKERS = 3
 def normalized_axis(flow: Dataflow, row: int, call: Call) -> int | None:
     """The axis along which a call normalizes its first input, counted from the front; None for other calls."""
     name = plain_name(call.function)
-    if name in _NORMALIZERS and call.outputs:
+    if name in NORMALIZERS and call.outputs:
         return axis_of(call, len(shape_of(flow, call.outputs[0].tensor)))
     if name not in _BY_FORMULA or len(call.inputs) != _BOTH or len(call.live_inputs) != _BOTH:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isclose, prod, sqrt
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
@@ -25,7 +25,7 @@ def first_corrections(flow: Dataflow) -> Iterator[tuple[int, float]]:
     the root."""
     lines: dict[tuple[int | None, float], list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
-        is_division = plain_name(call.function).removeprefix("_foreach_") == "div"
+        is_division = single_name(call) == "div"
         for single in flow.lists.singles(row) if is_division else ():
             divisor, tolerance = _divisor(flow, single, row)
             beta = None if divisor is None else _factor_of_average(flow, single.inputs[0].tensor, row)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from math import prod
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
 
@@ -23,7 +23,7 @@ def dropped_counts(flow: Dataflow) -> dict[int, list[int]]:
     """
     found: dict[int, list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
-        is_sum = plain_name(call.function).removeprefix("_foreach_") in _COUNTS and not call.node_count
+        is_sum = single_name(call) in _COUNTS and not call.node_count
         for single in flow.lists.singles(row) if is_sum and not call.changed else ():
             if len(single.inputs) == 1 and len(single.outputs) == 1 and _is_dropped(flow, single.outputs[0].tensor):
                 found[single.inputs[0].tensor].append(row)

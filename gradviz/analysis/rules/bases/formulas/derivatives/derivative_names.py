@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.overwritten_variables import assigned
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
-from gradviz.analysis.rules.bases.formulas.recomputed_derivatives import Recomputed
+from gradviz.analysis.rules.bases.formulas.derivatives.recomputed_derivatives import Recomputed
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
 

@@ -1,0 +1,1 @@
+"""What rules share about the gradients that backward calls add up."""

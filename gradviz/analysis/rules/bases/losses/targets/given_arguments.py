@@ -1,0 +1,144 @@
+"""What is wrong with an argument that a loss function got: its range, its classes, its blank, its name."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.losses.factors import name_before
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, value_maker
+from gradviz.analysis.rules.bases.losses.sums_of_targets import cannot_add_up, is_smoothed
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
+
+
+class Given(Struct, frozen=True):
+    """An argument of one call of a loss function."""
+
+    flow: Dataflow
+    row: int
+    use: TensorUse
+    values: ValueFacts
+    lowest: float
+    highest: float
+
+    @property
+    def call(self) -> Call:
+        return self.flow.log.calls[self.row]
+
+    def option(self, name: str, position: int, missing: object) -> object:
+        """A number or a boolean among the other arguments."""
+        return self.call.scalars.get(name, self.call.scalars.get(str(position), missing))
+
+
+_SLACK = 0.25
+"""Noise of labels may reach so far beyond their range on purpose, as in "labels between 0.7 and 1.2"."""
+_ROUNDING = 1e-3
+
+
+def outside_0_to_1(given: Given) -> bool:
+    weight = argument(given.call, 2, "weight")
+    weights = None if weight is None else given.flow.values_of(weight, given.row)
+    is_masked = weights is not None and bool(weights.zeros)
+    return not is_masked and (given.lowest < -_SLACK or given.highest > 1 + _SLACK)
+
+
+def never_minus_1(given: Given) -> bool:
+    return 0 <= given.lowest < 1
+
+
+def other_than_1_and_minus_1(given: Given) -> bool:
+    return never_minus_1(given) or given.highest > 1 or given.lowest < -1
+
+
+def above_0(given: Given) -> bool:
+    """Values that are no log-probabilities; if they come from a softmax, or from logarithms, this is another matter."""
+    made = value_maker(given.flow, given.use.tensor, given.row)
+    name = "" if made is None else plain_name(made[1].function)
+    return given.use.requires_grad and given.highest > _ROUNDING and name not in _PROBABILITIES
+
+
+_PROBABILITIES = frozenset({"softmax", "sigmoid", "log_softmax", "log"})
+
+
+def negative_without_log_target(given: Given) -> bool:
+    return not given.option("log_target", 5, missing=False) and given.lowest < -_ROUNDING
+
+
+def probabilities_with_log_target(given: Given) -> bool:
+    return bool(given.option("log_target", 5, missing=False)) and given.lowest >= 0 and given.highest > _ROUNDING
+
+
+def rate_for_its_logarithm(given: Given) -> bool:
+    made = value_maker(given.flow, given.use.tensor, given.row, through=frozenset({"add", "clamp"}))
+    is_rate = made is not None and plain_name(made[1].function) in ("exp", "softplus")
+    return bool(given.option("log_input", 2, missing=True)) and is_rate and given.lowest >= 0
+
+
+def logarithm_for_a_rate(given: Given) -> bool:
+    return not given.option("log_input", 2, missing=True) and given.lowest < -_ROUNDING
+
+
+def contains_blank(given: Given) -> bool:
+    """Whether more targets are blank than may be padding behind the ends of the sequences."""
+    blank = given.option("blank", 4, missing=0)
+    if blank == 0:
+        return given.lowest == 0 and given.values.zeros > _most_padding(given)
+    return given.highest == blank and _most_padding(given) == 0
+
+
+def _most_padding(given: Given) -> float:
+    shape = shape_of(given.flow, given.use.tensor)
+    lengths = argument(given.call, 3, "target_lengths")
+    known = None if lengths is None else given.flow.values_of(lengths, given.row)
+    told = [value for place, value in given.call.scalars.items() if place.startswith(("3[", "target_lengths["))]
+    shortest = min((value for value in told if type(value) is int), default=None if known is None else known.minimum)
+    if len(shape) < 2:
+        return 0
+    return float("inf") if shortest is None else shape[0] * (shape[1] - shortest)
+
+
+def names_several_classes(given: Given) -> bool:
+    """Targets of 0 and 1 with more than two ones for each sample: a mixture of two samples has two at most."""
+    shape = shape_of(given.flow, given.use.tensor)
+    is_of_indices = not given.flow.log.tensors[given.use.tensor].facts.is_differentiable
+    if is_of_indices or len(shape) != _TABLE or given.lowest != 0 or given.highest != 1:
+        return False
+    made = value_maker(given.flow, given.use.tensor, given.row)
+    is_mixed = made is not None and plain_name(made[1].function) in _MIXES
+    return not is_mixed and given.values.count - given.values.zeros > _OF_MIXED * shape[0]
+
+
+def does_not_add_up(given: Given) -> bool:
+    shape = shape_of(given.flow, given.use.tensor)
+    is_of_indices = not given.flow.log.tensors[given.use.tensor].facts.is_differentiable
+    if is_of_indices or len(shape) < _TABLE or not cannot_add_up(given.lowest, given.highest, shape[1]):
+        return False
+    return is_smoothed(given.flow, given.use.tensor, given.row)
+
+
+_TABLE = 2
+"""Axes of one target for each sample and class."""
+_OF_MIXED = 2.05
+_MIXES = frozenset({"add", "sub", "mul", "div", "lerp", "softmax", "sigmoid", "clamp", "where", "matmul"})
+
+
+def name_given(given: Given) -> str:
+    """The name of the variable that was given as an argument, or from which that was bounded; empty if it has none."""
+    return name_before(given.flow, given.use.tensor, given.row, _BOUNDS, beside_data=True)
+
+
+_BOUNDS = SHAPE_ONLY | {"clamp", "clamp_min"}
+_LOGARITHM = re.compile(r"^(log|ln)|log_?(var|std|sigma|scale|sd)", re.IGNORECASE)
+_DEVIATION = re.compile(r"^(?!.*(var|log|sq|2$)).*(std|sigma|scale|stddev|(^|_)sd)s?\d?$", re.IGNORECASE)
+
+
+def logarithm_for_variance(given: Given) -> bool:
+    return bool(_LOGARITHM.search(name_given(given)))
+
+
+def deviation_for_variance(given: Given) -> bool:
+    return bool(_DEVIATION.search(name_given(given)))

@@ -1,0 +1,191 @@
+"""What is told of parameters from which a loss computes nothing, or only what it does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.compiled.compiled_functions import cut_in_compiled_code
+from gradviz.analysis.dataflow.call_words import call_words
+from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.overwritten_variables import overwriting_of
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.unused_parameters import UnusedParameters
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.parameters.hidden_code import hidden_code
+from gradviz.analysis.rules.bases.parameters.lost_results import use_it, written_into_data
+from gradviz.graph.compilations import GradientCut
+
+
+class UnusedRule(Rule):
+    """Has the findings on parameters that are in an optimizer and get no gradient."""
+
+    def never_used(self, case: Case, group: UnusedParameters) -> Iterator[Finding]:
+        """What is told of parameters from which nothing is computed: apart for each line that cuts them off."""
+        by_cut: dict[GradientCut | None, list[int]] = {}
+        for number in group.tensors:
+            names = case.histories.tensor(number).names
+            cut = cut_in_compiled_code(case.capture, names) if group.instead is None and not group.is_chosen else None
+            by_cut.setdefault(cut, []).append(number)
+        for cut, tensors in by_cut.items():
+            part = replace(group, tensors=tuple(tensors))
+            if part.is_chosen:
+                yield self._never_chosen(case.histories, part)
+            elif cut is None:
+                yield self._unused(case.histories, part)
+            else:
+                is_compiled = cut not in case.capture.uncompiled_cuts
+                yield self._cut_in_compiled_code(case.histories, part, cut, is_compiled=is_compiled)
+
+    def _cut_in_compiled_code(
+        self, histories: ParameterHistories, group: UnusedParameters, cut: GradientCut, *, is_compiled: bool
+    ) -> Finding:
+        where = "in compiled code" if is_compiled else "in code that torch.compile left uncompiled"
+        verb = "is" if len(group.tensors) == 1 else "are"
+        function = cut.function.removeprefix("torch.").removeprefix("nn.functional.")
+        off = f"gradients are switched off {where} where {function}() uses" if cut.is_grad_off else ""
+        nothing = "nothing that compiled code returns is computed from" if not cut.function else ""
+        pronoun = "it" if len(group.tensors) == 1 else "them"
+        how = off or nothing or f"{function}() {where} cuts off what is computed from"
+        return self.finding(
+            f"{histories.together(group.tensors)} {verb} in the optimizer, but {how} {pronoun}",
+            symptom="grad_none",
+            why="the result of this line does not require grad, and no other way leads from there to the loss"
+            if cut.function
+            else "forward never uses its result, so the loss does not depend on it",
+            fix=_REMEDY_OF_SWITCH
+            if cut.is_grad_off
+            else f"leave out {function}(), or take what is computed here out of the optimizer"
+            if cut.function
+            else "use it in forward, or remove it from the model",
+            location=Location(cut.file, cut.line)
+            if cut.line
+            else location_of_line(histories.line_where_made(group.tensors[0])),
+            tensors=names_of(histories.flow, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def _never_chosen(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
+        steps = len(histories.steps)
+        return self.finding(
+            f"{histories.together(group.tensors)} got no input in {steps:,} step{'s' * (steps != 1)}: other modules of "
+            "the same list were chosen each time",
+            severity="note",
+            symptom="grad_none",
+            why="each module of this list computes with the rows that are chosen for it, and none were",
+            fix="look at more steps; if it stays so, check what chooses: whether it is trained, and what balances it",
+            location=location_of_line(histories.line_where_made(group.tensors[0])),
+            tensors=names_of(histories.flow, group.tensors),
+            evidence={"parameters": len(group.tensors), "steps": steps},
+        )
+
+    def _unused(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
+        verb = "is" if len(group.tensors) == 1 else "are"
+        made = location_of_line(histories.line_where_made(group.tensors[0]))
+        hidden = hidden_code(histories) if group.instead is None else None
+        pronoun = "it" if len(group.tensors) == 1 else "them"
+        if hidden is not None:
+            what = f"no gradient comes back from {hidden.what}"
+            why = f"either forward does not call it, or its result is cut off: gradviz cannot see calls {hidden.where}"
+            fix = f"check again with {hidden.shown_by} in the environment: then every call is visible"
+        elif any(map(histories.is_used_without_gradient, group.tensors)):
+            used = f"only what detach() or .data gives of {pronoun} is used, without a gradient"
+            what = f"{used}{_instead(histories, group.instead)}"
+            why = "for the loss such a copy is a constant"
+            fix = "use the parameter itself, or take it out of the optimizer"
+        elif group.is_set_by_name:
+            what = f"nothing is ever computed from {pronoun}: setattr() gave the model a child that forward never calls"
+            why, fix = (
+                _NAMES_WITH_DOTS,
+                "model.set_submodule(name, module), or setattr() on the parent that has the child",
+            )
+        else:
+            what = f"nothing is ever computed from {pronoun}{_instead(histories, group.instead)}"
+            why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
+        return self.finding(
+            f"{histories.together(group.tensors)} {verb} in the optimizer, but {what}",
+            severity="note" if group.is_of_library else "warning",
+            symptom="grad_none",
+            why=why,
+            fix=fix,
+            location=group.location or made,
+            symptom_location=made if group.location and made != group.location else None,
+            tensors=names_of(histories.flow, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def used_for_nothing(self, case: Case, group: UnusedParameters) -> Finding:
+        """What is told of parameters of which only results are computed that no loss uses."""
+        histories = case.histories
+        lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
+        hidden = hidden_code(histories)
+        what, why = "no loss uses the result", _RESULT_IS_LOST
+        if lost is not None:
+            what += f": {lost.variable} is assigned again before anything reads it"
+            fix = use_it(lost)
+        elif hidden is not None:
+            what, why, fix = f"no gradient comes back from {hidden.what}", hidden.loses, hidden.look
+        elif written := written_into_data(case, group):
+            what, why = f"the result is written into the .data of {written}", _DATA_HAS_NO_HISTORY
+            fix = (
+                "compute with the result itself: F.linear(x, weight), or torch.func.functional_call(model, weights, x)"
+            )
+        else:
+            fix = "use the result, or remove the computation"
+        return self.finding(
+            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but {what}",
+            symptom="grad_none",
+            why=why,
+            fix=fix,
+            location=group.location if lost is None else lost.overwritten,
+            symptom_location=None if lost is None else lost.computed,
+            tensors=names_of(histories.flow, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def cut_before_hidden_code(self, histories: ParameterHistories, cut: Cut, tensors: tuple[int, ...]) -> Finding:
+        """What is told of parameters that a line cuts off before code in which no calls are known."""
+        function = call_words(histories.log.calls[cut.call])
+        return self.finding(
+            f"no gradient reaches {histories.together(tensors)}: {function} cuts off what is computed from "
+            + ("it" if len(tensors) == 1 else "them"),
+            symptom="grad_none",
+            why="the result of this line does not require grad, and goes into code that torch.compile leaves "
+            "uncompiled, where gradviz does not see each call",
+            fix=f"leave out {function}, or take what is computed here out of the optimizer; with TORCHDYNAMO_DISABLE=1 "
+            "in the environment every call is visible",
+            location=location_of_line(histories.flow.line(cut.call_site)),
+            tensors=names_of(histories.flow, tensors),
+            evidence={"parameters": len(tensors)},
+        )
+
+    def used_on_other_threads(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:
+        """What is told of parameters whose uses were not recorded."""
+        used = f"{histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread"
+        return self.finding(
+            f"{used}, but no backward reaches what was computed there",
+            symptom="grad_none",
+            why="calls on other threads are not recorded: the result may be unused, or cut off there",
+            fix="look for detach(), no_grad() and item() in the code of that thread, or run it on the main thread",
+            location=location_of_line(histories.line_where_made(tensors[0])),
+            tensors=names_of(histories.flow, tensors),
+            evidence={"parameters": len(tensors)},
+        )
+
+
+_NAMES_WITH_DOTS = "setattr() does not follow the dots of a name into submodules: it adds a child with that very name"
+_DATA_HAS_NO_HISTORY = "a tensor and its .data share values, not history: for the loss what was written is a constant"
+_RESULT_IS_LOST = "its result is overwritten or not used before backward, so no gradient comes back"
+_CALL_OR_REMOVE = "call it in forward, or remove it from the model"
+_REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
+
+
+def _instead(histories: ParameterHistories, instead: int | None) -> str:
+    if instead is None:
+        return ""
+    module = histories.name(instead).rpartition(".")[0]
+    return f"; {module}, of the same shape, is called twice there"

@@ -1,0 +1,56 @@
+"""The lines that one would move before or behind that of an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+from gradviz.analysis.dataflow.call_words import callers, line_in_function_of
+from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.model import CallSite
+
+
+def _location_where_made(histories: ParameterHistories, number: int) -> Location | None:
+    """If the function that made it also made what an optimizer has, the line that called this function again."""
+    made, other = histories.made_by(number), histories.made_by(min(histories.trained))
+    if made is None or other is None:
+        return location_of_line(histories.line_where_made(number))
+    return location_of_line(line_apart(histories.flow, made, other))
+
+
+def location_to_move(histories: ParameterHistories, number: int, optimizer_made: int) -> Location | None:
+    """Where it was made; if a helper of the program did that, and no forward, the line that called the helper in the
+    function that also made the optimizer."""
+    made = histories.made_by(number)
+    is_by_helper = made is not None and histories.log.calls[made].scope is None
+    apart = _line_beside(histories, made, optimizer_made) if made is not None and is_by_helper else None
+    return _location_where_made(histories, number) if apart is None else location_of_line(apart)
+
+
+def by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> dict[CallSite | None, list[int]]:
+    """Replacements by the line that one would move."""
+    lines: dict[CallSite | None, list[int]] = {}
+    for row in dict.fromkeys(rows):
+        lines.setdefault(line_to_move(histories, row, made), []).append(row)
+    return lines
+
+
+def line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
+    """The line of a call; if that is in a file of helpers, the line in the function that also made the optimizer."""
+    own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
+    return own if own is None or apart is None or own.file == apart.file else apart
+
+
+def _line_beside(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
+    """The line that led to a call, in the innermost function that also made the optimizer. If the training runs from
+    that line, too, nobody can move it: then the outermost line inside of it from which no training runs."""
+    flow = histories.flow
+    line = line_in_function_of(flow, row, made)
+    step = next((each for each in histories.steps if each > row), None)
+    training = set() if step is None else {(each.file, each.line) for each in callers(flow, step)}
+    if line is None or (line.file, line.line) not in training:
+        return line
+    inside = list(takewhile(lambda each: (each.file, each.line) not in training, callers(flow, row)))
+    return inside[-1] if inside else line
