@@ -104,6 +104,9 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     first_factor: Number | None = None
     """For a schedule that goes from one factor to another one, ``LinearLR``, the first of the two."""
     last_factor: Number | None = None
+    replaced: tuple[Number, Number] | None = None
+    """The first learning rate of a step that something else had set, and the one that this schedule put in its place,
+    computed from what it had made before."""
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -112,6 +112,7 @@ class CallLogBuilder:
                 peak_rate=known.peak_rate,
                 first_factor=known.factors[0],
                 last_factor=known.factors[1],
+                replaced=known.replaced,
                 length=known.length,
                 moves=known.moves,
                 optimizer_steps=max(0, known.optimizer_steps),

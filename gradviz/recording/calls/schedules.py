@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -29,6 +29,17 @@ _MAX_READINGS = 200
 _LENGTHS = ("total_steps", "T_max", "total_iters")
 """Attributes of schedules that are made for a number of steps."""
 _LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
+
+
+class _Used(NamedTuple):
+    """A look right after a step of its optimizer."""
+
+    steps: int
+    count: tuple[object, ...]
+    made: float
+    """The learning rate that the schedule had made."""
+    rate: float
+    """That which the step used."""
 
 
 @dataclass(eq=False)
@@ -50,6 +61,8 @@ class KnownSchedule:
     """The highest learning rate that it made so far of the one that its factors multiply."""
     peak_rate: float | None = None
     """The same, once another one followed that was not higher."""
+    replaced: tuple[float, float] | None = None
+    """The first learning rate of a step that something else had set, and what it put in its place."""
     looks: int = 0
     has_moved: bool = False
     idle_moves: int = 0
@@ -62,6 +75,7 @@ class KnownSchedule:
     optimizer_steps: int = 0
     """Of its optimizer since then, when it was looked at last."""
     mode: Literal["min", "max"] | None = None
+    _used: _Used | None = None
     readings: list[tuple[int, float]] = field(default_factory=list)
     """What a schedule that waits for a plateau was told, with the lines that told it."""
 
@@ -87,7 +101,23 @@ class KnownSchedule:
             self.last_move = count, steps
             self._note_rate(_number_in(known.get("_last_lr")))
         self.optimizer_steps = steps - self.steps_before
+        made, rates = _number_in(known.get("_last_lr")), self.optimizer.learning_rates
+        if made is not None and rates and rates[0] is not None:
+            self._note_use(_Used(steps, count, made, rates[0]))
         return True
+
+    def _note_use(self, now: _Used) -> None:
+        """Compare the learning rate of a step with its own, and with that of the step before."""
+        before = self._used
+        if before is not None and now.steps == before.steps:
+            return  # Another optimizer has stepped.
+        self._used = now
+        if before is None or self.replaced is not None or now.count == before.count:
+            return
+        is_set_by_others = before.rate != before.made and now.rate == now.made
+        # Most schedules go on from the rate that they find.
+        if is_set_by_others and _distance(now.rate, before.made) < _distance(now.rate, before.rate):
+            self.replaced = before.rate, now.rate
 
     def _note_rate(self, rate: float | None) -> None:
         """What it made of the learning rate at its latest move."""
@@ -200,6 +230,11 @@ def _mode_of(schedule: Any) -> Literal["min", "max"] | None:
     """What a schedule that waits for a plateau takes for better."""
     mode = vars(schedule).get("mode") if "patience" in vars(schedule) else None
     return "min" if mode == "min" else "max" if mode == "max" else None
+
+
+def _distance(rate: float, other: float) -> float:
+    """How many times larger one of two learning rates is, as a logarithm."""
+    return abs(math.log(rate / other)) if rate > 0 and other > 0 else math.inf
 
 
 def _number_in(rates: object) -> float | None:

@@ -282,6 +282,17 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV778": (("p.copy_(slow)", (("alpha=0.5)", "alpha=0.5)\n                p.copy_(s)"),)),),
+    "GV763": (
+        (
+            "schedule.base_lrs = [0.5 * rate for rate in schedule.base_lrs]",
+            (
+                (
+                    "            group[",
+                    "            warmup.base_lrs = [0.5 * rate for rate in warmup.base_lrs]\n            group[",
+                ),
+            ),
+        ),
+    ),
     "GV779": (
         (
             "set the rate after the loading",

@@ -53,11 +53,25 @@ def line_that_counts(tree: SourceTree) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
+def lines_that_scale_rates(tree: SourceTree) -> Iterator[int]:
+    """The lines that compute a learning rate from the current one: ``group["lr"] *= 0.5``."""
+    for node in tree.nodes:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript) and _is_rate(node.target):
+            yield node.lineno
+    for target, value in _rates(tree):
+        if any(isinstance(each, ast.Subscript) and _is_rate(each) for each in ast.walk(value)):
+            yield target.lineno
+
+
 def _rates(tree: SourceTree) -> Iterator[tuple[ast.Subscript, ast.expr]]:
     """What is assigned to ``group["lr"]``."""
     for target, value in tree.assignments:
-        if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == "lr":
+        if isinstance(target, ast.Subscript) and _is_rate(target):
             yield target, value
+
+
+def _is_rate(node: ast.Subscript) -> bool:
+    return getattr(node.slice, "value", None) == "lr"
 
 
 def _is_handed_over(tree: SourceTree, site: ast.expr) -> bool:
