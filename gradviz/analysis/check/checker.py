@@ -102,6 +102,8 @@ def _order_of(rules: Iterable[type[Rule]]) -> Callable[[Finding], tuple[int, int
 
 def _why_not(rule: type[Rule], case: Case) -> str | None:
     missing = case.capture.missing
+    if not missing:  # nearly always, and asked for each of hundreds of rules
+        return None
     return next((missing[name] for name in rule.needs if name in missing), None)
 
 

@@ -18,6 +18,7 @@ from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_torch_file
 from gradviz.recording.run.line_attribution import function_name
 from gradviz.recording.run.parsed_files import nodes_of
+from gradviz.recording.run.user_traceback import BOUNDARY
 
 _WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
 _DECORATED = frozenset({"ctx_factory", "func"})
@@ -77,8 +78,8 @@ class GradModeWatch:
         return next(self._around(frame), None)
 
     def _around(self, frame: FrameType | None) -> Iterator[Location]:
-        while frame is not None:
-            code = frame.f_code
+        # Above the function that runs a script there is only gradviz, and what called it: nothing of the script.
+        while frame is not None and (code := frame.f_code) is not BOUNDARY:
             if (decorated := _decorator_line(frame)) is not None:
                 yield decorated
             elif not is_torch_file(code.co_filename) and not is_gradviz_code(code):
