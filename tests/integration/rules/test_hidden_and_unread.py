@@ -61,6 +61,12 @@ def causes(lines: str, folder: Path) -> list[tuple[str, int | None]]:
             "    loss = ((made - s).square().mean(-1) * (1 - m)).sum() / (1 - m).sum()  # HERE",
         ),
         (
+            "visible_positions_asked",
+            MASK + "    pad = tokens == 3\n    asked = tokens.masked_fill(mask | pad, -100)  # HERE\n"
+            "    given = torch.where(mask & ~pad, 9, tokens)\n"
+            "    loss = F.cross_entropy(read(given).transpose(1, 2), asked)",
+        ),
+        (
             "targets_are_inputs",
             "    noisy = x + 0.3 * torch.randn_like(x)\n    loss = F.mse_loss(frames(noisy), noisy)  # HERE",
         ),
@@ -100,6 +106,12 @@ def test_what_should_be_something_else_is_told(cause: str, lines: str, tmp_path:
             "visible_positions_asked",
             MASK + "    given, asked = tokens.clone(), tokens.clone()\n    given[mask] = 9\n"
             "    asked[~mask] = -100\n    loss = F.cross_entropy(read(given).transpose(1, 2), asked)",
+        ),
+        (
+            "visible_positions_asked",
+            MASK + "    pad = tokens == 3\n    asked = tokens.masked_fill(~mask | pad, -100)\n"
+            "    given = torch.where(mask & ~pad, 9, tokens)\n"
+            "    loss = F.cross_entropy(read(given).transpose(1, 2), asked)",
         ),
         (
             "visible_positions_asked",

@@ -93,6 +93,18 @@ for step in range(3):
 """
 DENOISED = "    loss = (net(noisy) + tell(level[:, None]) - x).square().mean()\n"
 
+SERIES = """
+alphas = torch.linspace(0.95, 0.05, 20)
+net = nn.Linear(33, 32)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.sin(6 * torch.rand(32, 1) * torch.arange(32) / 32)
+    t, noise = torch.randint(0, 20, (32,)), torch.randn(32, 32)
+    level = alphas[t].unsqueeze(1)
+    noisy = level.sqrt() * x + (1 - level).sqrt() * noise
+    ratio = alphas[t] / (1 - alphas[t])
+    weight = ratio.clamp(max=5.0) / ratio
+"""
 LISTS = """
 model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -219,6 +231,8 @@ for step in range(3):
     ("batch_meets_last_axis", "levels of noise as weights of square pictures"): LEVELS.replace("16, 3", "16, 2, 16, 3")
     + "    noisy = torch.lerp(x, torch.randn_like(x), level)  # HERE\n"
     + DENOISED.replace("tell(level[:, None])", "tell(level[:, None])[:, None, None]") + TRAIN,
+    ("batch_meets_last_axis", "weights of levels, in a loss of series"): SERIES
+    + "    loss = (weight * (net(torch.cat([noisy, level], 1)) - noise).pow(2)).mean()  # HERE" + TRAIN,
     ("argument_out_of_range", "the logarithm of a variance"): UNCERTAIN
     + "    mu, logvar = model(x).unbind(1)\n"
     "    loss = F.gaussian_nll_loss(mu, y, logvar.clamp(min=1e-3))  # HERE" + TRAIN,
@@ -228,6 +242,21 @@ for step in range(3):
 }  # fmt: skip
 
 HEALTHY = {
+    "weights of levels for each series": SERIES
+    + "    loss = (weight[:, None] * (net(torch.cat([noisy, level], 1)) - noise).pow(2)).mean()" + TRAIN,
+    "weights of positions, as many as there are series": SERIES
+    + "    weight = torch.linspace(1, 0.1, 32)\n"
+    "    loss = (weight * (net(torch.cat([noisy, level], 1)) - noise).pow(2)).mean()" + TRAIN,
+    "a sample that is reparameterized, and its own density": """
+reads, net = nn.Linear(6, 8), nn.Linear(4, 6)
+optimizer = torch.optim.Adam([*reads.parameters(), *net.parameters()], lr=0.01)
+for step in range(4):
+    x = (torch.rand(16, 6) < 0.3).float()
+    mean, log_var = reads(x).chunk(2, -1)
+    z = mean + (0.5 * log_var).exp() * torch.randn_like(mean)
+    log_q = -0.5 * (log_var + (z - mean).pow(2) / log_var.exp()).sum(-1)
+    fit = F.binary_cross_entropy_with_logits(net(z), x, reduction="none").sum(-1)
+    loss = (fit + log_q + 0.5 * z.square().sum(-1)).mean()""" + TRAIN,
     "levels of noise of each sample": LEVELS
     + "    noisy = torch.addcmul(x, torch.randn_like(x), level[:, None].expand_as(x))\n" + DENOISED + TRAIN,
     "levels of noise of each sample in an einsum": LEVELS

@@ -34,11 +34,11 @@ OF_ACTOR = "-value(state, actor(state)).mean()"
 JUDGED = "F.binary_cross_entropy_with_logits(value(state, made.detach()), none) - value(state, action).mean()"
 FOOLS = "F.binary_cross_entropy_with_logits(value(state, made), one)"
 FAULTY = (
-    f"clear()\n({OF_CRITIC}).backward()  # HERE\n({OF_ACTOR}).backward()\nstep()",
+    f"clear()\n({OF_CRITIC}).backward()\n({OF_ACTOR}).backward()  # HERE\nstep()",
     f"first, second = {OF_CRITIC}, {OF_ACTOR}\nclear()\nsecond.backward()\nfirst.backward()  # HERE\nstep()",
     f"clear()\nloss = {OF_CRITIC} + 0.5 * ({OF_ACTOR})\nloss.backward()  # HERE\nstep()",
-    f"clear()\n({OF_CRITIC}).backward()  # HERE\nchosen = actor(state)\n"
-    "((level.exp().detach() * chosen.square().sum(1, keepdim=True)) - value(state, chosen)).mean().backward()\n"
+    f"clear()\n({OF_CRITIC}).backward()\nchosen = actor(state)\n"
+    "((level.exp().detach() * chosen.square().sum(1, keepdim=True)) - value(state, chosen)).mean().backward()  # HERE\n"
     "(-level * (chosen.detach().square().mean() - 0.5)).sum().backward()\n"
     "for each in (of_critic, of_actor, of_level):\n    each.step()",
     f"clear()\nmade = actor(state)\nloss = {JUDGED}\n(loss + {FOOLS}).backward()  # HERE\nstep()",

@@ -166,10 +166,10 @@ def test_values_of_parameters_that_a_loss_of_data_trains(lines: str, tmp_path: P
 @pytest.mark.parametrize(
     "lines",
     [
-        D_LOSS + D_BACKWARD + G_LOSS + "    g_loss.backward()\n",
-        "    F.softplus(-D(real)).mean().backward()  # HERE\n    F.softplus(D(fake.detach())).mean().backward()\n"
+        D_LOSS + "    d_loss.backward()\n" + G_LOSS + "    g_loss.backward()  # HERE\n",
+        "    F.softplus(-D(real)).mean().backward()\n    F.softplus(D(fake.detach())).mean().backward()\n"
         + G_LOSS
-        + "    g_loss.backward()\n",
+        + "    g_loss.backward()  # HERE\n",
         G_LOSS + "    g_loss.backward()\n    with torch.no_grad():\n        made = G(torch.randn(16, 3))\n"
         "    d_loss = F.softplus(-D(real)).mean() + F.softplus(D(made)).mean()\n" + D_BACKWARD,
     ],

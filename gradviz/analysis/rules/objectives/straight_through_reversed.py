@@ -215,6 +215,8 @@ def _cancelled(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
 
 def _is_chosen_by(flow: Dataflow, chosen: int, value: int, row: int) -> bool:
     """Whether a tensor was computed from another one, by an operation without a derivative."""
-    above = flow.ancestors(chosen, row, flow.step_before(row))
-    is_from = any(use.tensor == value for each in above for use in flow.log.calls[each].inputs)
-    return is_from and any(plain_name(flow.log.calls[each].function) in _WITHOUT_DERIVATIVE for each in above)
+    made = flow.newest_producer(value, row)
+    since = flow.step_before(row)
+    below = set(flow.descendants(value, since if made is None else made, row))
+    between = below & set(flow.ancestors(chosen, row, since))
+    return any(plain_name(flow.log.calls[each].function) in _WITHOUT_DERIVATIVE for each in between)

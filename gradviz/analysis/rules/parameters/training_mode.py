@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines.lines_of_training import (
+    is_put_back,
     line_of_model,
     line_of_train,
     line_that_trains_all,
@@ -89,7 +90,7 @@ class TrainingMode(Rule):
                 path = flow.log.scopes[finished].path
                 told.add(path)
                 is_told = asks_for_the_mode(case, row, calls_beside(flow, row, outermost))
-                is_part = finished != outermost
+                is_part = finished != outermost or is_put_back(case, row, path)
                 finding = self._finding(case, row, path, is_part=is_part) if is_told else self._without_mode(case, row)
                 if finding.location not in lines:
                     yield finding
@@ -195,11 +196,14 @@ class TrainingMode(Rule):
         )
 
     def _feeds_trained_layers(self, case: Case, row: int) -> bool:
-        """Whether trained layers read the result: then it is a feature of their model, and no target."""
-        flow, trained = case.dataflow, case.histories.trained
+        """Whether layers read the result that the next step trains: then it is a feature of their model, and no
+        target."""
+        flow = case.dataflow
         backward = case.histories.backward_after(row)
-        if backward is None or not flow.log.calls[row].outputs:
+        step = next((each for each in case.histories.steps if backward is not None and each > backward), None)
+        if step is None or not flow.log.calls[row].outputs:
             return False
+        trained = {use.tensor for use in flow.log.calls[step].inputs}
         below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, backward)
         return any(use.tensor in trained for each in below for use in flow.log.calls[each].inputs)
 

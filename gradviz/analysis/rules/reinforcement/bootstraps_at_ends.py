@@ -140,7 +140,7 @@ def _flag_of(flow: Dataflow, row: int, call: Call) -> _Flag | None:
     hidden = hidden_by(flow, row)
     if hidden is None or hidden.value != 0:
         return None
-    base, is_where_false = hidden.positions(flow)
+    base, is_where_false = next(hidden.positions(flow))
     names = [_last_part(each) for each in flow.log.tensors[base].names]
     is_kept_at_end = any(_ENDS.search(each) and not _LASTS.search(each) for each in names) and is_where_false
     is_lost_before = any(map(_LASTS.search, names)) and not is_where_false

@@ -104,15 +104,15 @@ def _selected_visible(flow: Dataflow, backward: int) -> tuple[int, Hidden] | Non
     ]
     hiding = [each for row in rows if (each := hidden_by(flow, row)) is not None]
     for hidden in hiding:
-        base, is_turned = hidden.positions(flow)
-        if not is_drawn_anew(flow, base, hidden.row) or _is_named_as_observed(flow, hidden, base):
-            continue
-        if _is_behind_the_model(flow, hidden.row, backward):
-            continue
-        selects = dict(_selections(flow, rows, hiding, backward, base))
-        is_visible = [turned != is_turned for turned in selects.values()]
-        if is_visible and all(is_visible) and _is_of_same_data(flow, rows, hidden, selects):
-            return max(selects), hidden
+        for base, is_turned in hidden.positions(flow):
+            if not is_drawn_anew(flow, base, hidden.row) or _is_named_as_observed(flow, hidden, base):
+                continue
+            if _is_behind_the_model(flow, hidden.row, backward):
+                continue
+            selects = dict(_selections(flow, rows, hiding, backward, base))
+            is_visible = [turned != is_turned for turned in selects.values()]
+            if is_visible and all(is_visible) and _is_of_same_data(flow, rows, hidden, selects):
+                return max(selects), hidden
     return None
 
 
@@ -143,9 +143,10 @@ def _selections(
                 yield row, found
     for hidden in hiding:
         is_ignored = isinstance(hidden.value, (int, float)) and hidden.value < 0
-        of, turned = hidden.positions(flow)
-        if is_ignored and of == base and _is_behind_the_model(flow, hidden.row, backward):
-            yield hidden.row, not turned
+        kept = masks_in(flow, hidden.mask.tensor, hidden.row, is_turned=hidden.is_where_true)
+        found = _turned(kept, base) if is_ignored else None
+        if found is not None and _is_behind_the_model(flow, hidden.row, backward):
+            yield hidden.row, found
 
 
 _SELECT = frozenset({"getitem", "masked_select", "mul"})

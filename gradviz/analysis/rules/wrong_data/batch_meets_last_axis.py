@@ -11,7 +11,12 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.reduced_samples import is_reduced_to_samples
-from gradviz.analysis.rules.bases.samples.rows_of_samples import have_a_source, is_no_table_of_pairs, joins_the_rows
+from gradviz.analysis.rules.bases.samples.rows_of_samples import (
+    COUNTS_UP,
+    have_a_source,
+    is_no_table_of_pairs,
+    joins_the_rows,
+)
 from gradviz.analysis.rules.bases.samples.spread_values import SPREAD_BY, spread_along_last
 from gradviz.graph.model import CallSite
 
@@ -103,10 +108,11 @@ class BatchMeetsLastAxis(Rule):
         )
 
 
-_ELEMENTWISE = frozenset(
-    {"sqrt", "rsqrt", "sub", "add", "mul", "div", "exp", "log", "pow", "neg", "square", "to", "float"}
-)
-_COUNTS = frozenset({"arange", "linspace", "logspace", "ones", "zeros", "full", "tensor"})
+_ELEMENTWISE = frozenset({
+    "sqrt", "rsqrt", "sub", "rsub", "add", "mul", "div", "exp", "log", "log1p", "pow", "neg", "square", "to", "float",
+    "reciprocal", "sigmoid", "clamp", "clamp_min", "clamp_max", "clip", "minimum", "maximum",
+})  # fmt: skip
+_COUNTS = COUNTS_UP | {"ones", "zeros", "full", "tensor"}
 _LOOKS_UP = frozenset({"getitem", "index_select", "gather", "take"})
 _MAX_FOLLOWED = 8
 
@@ -135,8 +141,10 @@ def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None
         name = plain_name(call.function)
         if name in _LOOKS_UP and len(call.inputs) == 2:
             index = call.inputs[1].tensor
-            is_new = _is_new_integer(case, index, made)
-            return made if is_new and joins_the_rows(case, index, {made}, long, since) else None
+            if not _is_new_integer(case, index, made):
+                return None
+            ends = (None, row)  # what is computed from the matrix, and what it was computed from
+            return made if any(joins_the_rows(case, index, {made}, long, since, until=end) for end in ends) else None
         if name in REDUCTIONS and len(shape) == 2 and shape_of(flow, call.inputs[0].tensor) == shape:
             return (
                 made if axis_of(call, 2) == 1 and have_a_source(case, call.inputs[0].tensor, made, long, row) else None

@@ -59,25 +59,30 @@ class MixedPlayersRule(Rule):
         """What is told of the gradients of two losses in one step."""
         flow = histories.flow
         own, passing = location_of_call(flow, mixed.own), location_of_call(flow, mixed.passing)
-        is_one = mixed.own == mixed.passing
-        other = "of another term of it" if is_one else f"of that{at_line(passing)}"
+        is_one, comes_before_the_step = mixed.own == mixed.passing, mixed.passing > mixed.own
+        parts = (
+            "of this loss, which only goes through them to train what comes before, and of their own "
+            f"loss{at_line(own)}"
+            if comes_before_the_step
+            else f"of the loss here, and of {'another term of it' if is_one else f'that{at_line(passing)}'}, which "
+            "only goes through them to train what comes before"
+        )
         return self.finding(
-            f"{mixed.times:,} steps of {histories.together(mixed.tensors)} use the sum of two gradients: of the loss "
-            f"here, and {other}, which only goes through them to train what comes before",
+            f"{mixed.times:,} steps of {histories.together(mixed.tensors)} use the sum of two gradients: {parts}",
             severity="warning",
             symptom="grad_wrong",
             why="two optimizers have them and what comes before, so both are to be trained apart; but one backward() "
             "computes the gradients of both losses"
             if is_one
-            else "the loss here does not train what comes before, so both are to be trained apart; but backward() "
+            else "their own loss does not train what comes before, so both are to be trained apart; but backward() "
             "adds to .grad, and both ran before the step",
             fix="call backward() and step() for their own loss, and only then compute the other loss"
             if is_one
-            else "call step() of their own optimizer right after this backward(), before the other loss is computed"
-            if mixed.passing > mixed.own
+            else "call step() of their own optimizer right after their own backward(), before this loss is computed"
+            if comes_before_the_step
             else "call zero_grad() of their own optimizer right before this backward()",
-            location=own,
-            symptom_location=None if is_one else passing,
+            location=passing if comes_before_the_step else own,
+            symptom_location=None if is_one else own if comes_before_the_step else passing,
             tensors=names_of(flow, mixed.tensors),
             evidence={"steps": mixed.times, "parameters": len(mixed.tensors)},
         )

@@ -39,9 +39,31 @@ def is_no_table_of_pairs(case: Case, tensor: int, row: int, since: int) -> bool:
         if name in _PAIRS and not is_by_layer:
             return False
         is_joined = len(call.inputs) > 1 and len(matrices) == len(call.inputs)
-        if is_joined and name not in _PAIRS | _LAYERS:
+        # A series is made of numbers for each sample and of its times.
+        is_series = is_joined and sum(_is_counted(flow, use.tensor, each) for use in call.inputs) == 1
+        if is_joined and not is_series and name not in _PAIRS | _LAYERS:
             return False
     return True
+
+
+def _is_counted(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a tensor was computed from numbers that count up only, as positions and times are."""
+    tensors = flow.log.tensors
+    for _ in range(_MAX_COUNTED):
+        made = flow.producers(tensor, row)
+        call = flow.log.calls[made[-1]] if made else None
+        if call is None or len(call.inputs) > 1:
+            return False
+        if not call.inputs:
+            return plain_name(call.function) in COUNTS_UP
+        tensor, row = call.inputs[0].tensor, made[-1]
+        if tensors[tensor].role == "parameter":
+            return False
+    return False
+
+
+_MAX_COUNTED = 8
+COUNTS_UP = frozenset({"arange", "linspace", "logspace"})
 
 
 def _is_constant(flow: Dataflow, tensor: int, since: int) -> bool:
@@ -63,13 +85,16 @@ def _is_of_parameter(case: Case, tensor: int, row: int) -> bool:
     return len(above) == 1 and flow.log.tensors[above[0].tensor].role == "parameter"
 
 
-def joins_the_rows(case: Case, values: int, but: set[int], long: int, since: int) -> bool:
+def joins_the_rows(case: Case, values: int, but: set[int], long: int, since: int, *, until: int | None = None) -> bool:
     """Whether what is computed from one value for each sample, in another way, meets what is computed from the matrix
-    in a call that takes both row by row."""
+    in a call that takes both row by row; or what the matrix was computed from, before the call ``until``."""
     flow = case.dataflow
     count = shape_of(flow, values)[:1]
-    until = next((row for row in flow.rows_of_kind("step") if row > since), len(flow.log.calls))
     ours, theirs = {values}, {long}
+    if until is not None:
+        above = (use.tensor for each in flow.ancestors(long, until, since) for use in flow.log.calls[each].outputs)
+        theirs |= {each for each in above if shape_of(flow, each)[:1] == count}
+    until = until or next((row for row in flow.rows_of_kind("step") if row > since), len(flow.log.calls))
     for row in range(max(since, 0), until):
         call = flow.log.calls[row]
         if row in but or call.kind != "operation" or not call.outputs:

@@ -26,9 +26,9 @@ class Hidden(Struct, frozen=True):
     value: object
     """What it writes there; None if that is a tensor of several values."""
 
-    def positions(self, flow: Dataflow) -> Mask:
-        base, is_turned = mask_of(flow, self.mask.tensor, self.row)
-        return base, is_turned == self.is_where_true
+    def positions(self, flow: Dataflow) -> Iterator[Mask]:
+        """The masks that are all true where it overwrites."""
+        return masks_in(flow, self.mask.tensor, self.row, is_turned=not self.is_where_true)
 
 
 def hidden_by(flow: Dataflow, row: int) -> Hidden | None:
@@ -117,21 +117,25 @@ def _is_one_minus(call: Call) -> bool:
     return call.function.endswith("rsub__" if "__" in call.function else ".rsub") and _other(call) == 1
 
 
-def masks_in(flow: Dataflow, tensor: int, row: int) -> Iterator[Mask]:
-    """The masks that are all true where a tensor is: itself, and those that were joined with ``&`` or multiplied."""
-    waiting = [(tensor, row)]
+def masks_in(flow: Dataflow, tensor: int, row: int, *, is_turned: bool = False) -> Iterator[Mask]:
+    """The masks that are all true where a tensor is true, or false: itself, and those that were joined with ``&`` or
+    multiplied; of ``hide | padding``, which is false where neither is true, both."""
+    waiting = [(tensor, row, is_turned)]
     for _ in range(_MAX_CALLS):
         if not waiting:
             return
-        base, is_turned = found = mask_of(flow, *waiting.pop())
-        yield found
+        tensor, row, is_outer_turned = waiting.pop()
+        base, is_inner_turned = mask_of(flow, tensor, row)
+        is_turned = is_inner_turned != is_outer_turned
+        yield base, is_turned
         made = flow.newest_producer(base, row)
         call = None if made is None else flow.log.calls[made]
-        if made is not None and call is not None and not is_turned and plain_name(call.function) in _JOIN:
-            waiting += [(use.tensor, made) for use in call.inputs]
+        if made is not None and call is not None and plain_name(call.function) in (_EITHER if is_turned else _BOTH):
+            waiting += [(use.tensor, made, is_turned) for use in call.inputs]
 
 
-_JOIN = frozenset({"and", "logical_and", "bitwise_and", "mul"})
+_BOTH = frozenset({"and", "logical_and", "bitwise_and", "mul"})
+_EITHER = frozenset({"or", "logical_or", "bitwise_or"})
 
 
 def is_drawn_anew(flow: Dataflow, mask: int, row: int) -> bool:

@@ -17,6 +17,14 @@ def line_that_trains_all(case: Case, row: int) -> Location | None:
     return _only_line_of_train(case) or next((line for line in above if line is not None), None)
 
 
+def is_put_back(case: Case, row: int, path: str) -> bool:
+    """Whether some line puts a module into evaluation mode, so that the ``train()`` of another has put it back."""
+    name = path.rpartition(".")[2]
+    asked = re.compile(rf"\b{re.escape(name)}\.(eval\(\)|train\(False\)|train\(mode=False\))")
+    texts = (text for lines in case.capture.sources.values() for text in lines.values())
+    return bool(name) and any(map(asked.search, texts)) and line_that_trains_all(case, row) is not None
+
+
 def _only_line_of_train(case: Case) -> Location | None:
     """The line that puts a model into training mode, if the program has one."""
     found = [
