@@ -352,6 +352,8 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """The learning rate that each group was added with."""
     levelled_steps: Count = 0
     """The steps at which all groups had the same learning rate, though they were added with different ones."""
+    own_state_at: Index | None = None
+    """Index in `CallLog.call_sites` of the first ``load_state_dict()`` that gave it tensors of its own state."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

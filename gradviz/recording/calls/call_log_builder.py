@@ -226,6 +226,7 @@ class CallLogBuilder:
             for row in rows
             if row.optimizer is known and row.kind == "add_param_group"
         ]
+        own_state = self._recorder.loads.own_states.get(id(known))
         return LoggedOptimizer(
             known.class_name,
             tuple(known.names),
@@ -244,6 +245,7 @@ class CallLogBuilder:
             tuple(known.epsilons),
             tuple(known.made_rates.values()),
             known.levelled_steps,
+            None if own_state is None else self._sites.site_of(own_state),
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

@@ -92,7 +92,7 @@ class CallRecorder:
         self.modules = ModuleMakers(self.writer)
         self.variables = VariableConstructor(self.writer)
         self.living = LivingTensors(self.writer)
-        self.loads = StateLoads(self.writer)
+        self.loads = StateLoads(self.writer, self.optimizers.find)
         self.schedules = Schedules(self.writer, self.optimizers.find)
         self.optimizers.rates_used = self.schedules.at_step
         self.oddities = Oddities()
@@ -121,6 +121,7 @@ class CallRecorder:
     def other_stacks(self) -> Iterator[int]:
         """The stacks of what is noted without a row."""
         yield from (stack for _, stack in self.loads.all)
+        yield from self.loads.own_states.values()
         yield from (stack for _, stack in self.modules.loaders)
         yield from (schedule.stack for schedule in self.schedules.all)
         yield from (stack for schedule in self.schedules.all for stack, _ in schedule.readings)

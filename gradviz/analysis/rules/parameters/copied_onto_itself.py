@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
-from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA, is_changed_beside, taken_from_itself
 from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself, parameter_of
 from gradviz.analysis.parameters.second_names import SecondName, assigned_names, second_names
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.parameters.shared_states import AssignedState, OwnState, assigned_models, own_states
 from gradviz.graph.call_log import Call
 
 _COPIES = frozenset({"copy", "lerp"})
@@ -28,7 +29,9 @@ class CopiedOntoItself(Rule):
     whose source is the parameter itself, or shares its memory; assignments to ``.data`` of what was kept without
     ``clone()`` before the parameter was changed in place, as for the way back of a sharpness-aware step; also a moving
     average of a parameter with itself. A second name for a model (``target = online``) that is used as a copy would be:
-    without gradients for the target of a loss that trains the model, or frozen although an optimizer has it.
+    without gradients for the target of a loss that trains the model, or frozen although an optimizer has it. Likewise a
+    model that loads the state of another one with ``assign=True``, and an optimizer that loads a state of its own that
+    was kept without a copy.
 
     Why it matters
     --------------
@@ -80,6 +83,35 @@ class CopiedOntoItself(Rule):
         for second in second_names(histories, case.capture.sources):
             if second.location not in [each.location for each in told]:
                 yield self._second_name(case, second)
+        yield from map(self._of_optimizer, own_states(case))
+        yield from (self._assigned(case, each) for each in assigned_models(case))
+
+    def _of_optimizer(self, own: OwnState) -> Finding:
+        name = optimizer_words(own.optimizer)
+        return self.finding(
+            f"the state of {name} that is kept here changes with each of its steps: loading it{at_line(own.loaded)} "
+            "gives nothing back",
+            symptom="grad_wrong",
+            why="state_dict() of an optimizer holds the tensors that step() changes in place, momentum and averages, "
+            "and no copies of them",
+            fix="keep a copy: copy.deepcopy(optimizer.state_dict())",
+            location=own.kept,
+            symptom_location=own.loaded,
+        )
+
+    def _assigned(self, case: Case, assigned: AssignedState) -> Finding:
+        return self.finding(
+            f"{assigned.name} gets the parameters of {assigned.source} themselves: each step that changes "
+            f"{assigned.source} changes {assigned.name} as well",
+            symptom="grad_wrong",
+            why="with assign=True the given tensors become the parameters, and state_dict() shares the memory of the "
+            "model",
+            fix="leave assign=True out, so that the values are copied, or load "
+            f"copy.deepcopy({assigned.source}.state_dict())",
+            location=assigned.location,
+            tensors=names_of(case.dataflow, list(assigned.parameters)),
+            evidence={"parameters": len(assigned.parameters)},
+        )
 
     def _second_name(self, case: Case, second: SecondName) -> Finding:
         used = None if second.cut_by is None else location_of_call(case.dataflow, second.cut_by)
