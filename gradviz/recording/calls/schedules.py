@@ -35,7 +35,7 @@ class _Used(NamedTuple):
     """A look right after a step of its optimizer."""
 
     steps: int
-    count: tuple[object, ...]
+    counts: tuple[object, ...]
     made: float
     """The learning rate that the schedule had made."""
     rate: float
@@ -112,7 +112,7 @@ class KnownSchedule:
         if before is not None and now.steps == before.steps:
             return  # Another optimizer has stepped.
         self._used = now
-        if before is None or self.replaced is not None or now.count == before.count:
+        if before is None or self.replaced is not None or now.counts == before.counts:
             return
         is_set_by_others = before.rate != before.made and now.rate == now.made
         # Most schedules go on from the rate that they find.

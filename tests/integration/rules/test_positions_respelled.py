@@ -97,6 +97,12 @@ _GATHERED = "states.gather(1, last.view(-1, 1, 1).expand(-1, 1, 6))[:, 0]"
 _INDEXED = "states[torch.arange(16), last]"
 
 FAULTS = {
+    "a trim of the first results, of a normalized kernel, without the first forecasts": (
+        "future_visible",
+        _forecast("self.conv(x)[..., 2:]  # HERE", 2, loss="F.mse_loss(out[:, 4:], future[:, 4:])").replace(
+            "nn.Conv1d(1, 6, 3, padding=2)", "nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 6, 3, padding=2))"
+        ),
+    ),
     "a trim of the first results, in a forecast": ("future_visible", _forecast("self.conv(x)[..., 2:]  # HERE", 2)),
     "the same by narrow, and a loss by hand": (
         "future_visible",
@@ -175,6 +181,12 @@ FAULTS = {
 }
 
 HEALTHY = {
+    "a trim of the last results, of a normalized kernel, without the first forecasts": _forecast(
+        "self.conv(x)[..., :-2]", 2, loss="F.mse_loss(out[:, 4:], future[:, 4:])"
+    ).replace("nn.Conv1d(1, 6, 3, padding=2)", "nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 6, 3, padding=2))"),
+    "values that are kept as they are, without the first ones": _forecast(
+        "self.conv(x)", 1, parts="series[:, :-1], series[:, :-1]", loss="F.mse_loss(out[:, 4:], future[:, 4:])"
+    ),
     "a trim of the last results": _forecast("self.conv(x)[..., :-2]", 2),
     "a sequence that is padded in front": _forecast("self.conv(F.pad(x, (2, 0)))"),
     "a sequence that is padded on both sides, and trimmed at the end": _forecast(

@@ -19,8 +19,7 @@ from gradviz.graph.call_log import Call
 
 def first_reader(flow: Dataflow, shifted: Shifted) -> FutureReader | None:
     """The first call on the way from the tokens to the loss that reads later positions of the same tokens."""
-    trained = next(use.tensor for use in flow.log.calls[shifted.loss].inputs if use.requires_grad)
-    rows = _way_up(flow, shifted, trained, shifted.loss)
+    rows = _way_up(flow, shifted, *shifted.trained)
     reaches = [convolution_reach(flow, row, shifted.lengths) for row in rows]
     # Convolutions that end before the values of a forecast for several positions later show none of them.
     is_short = sum(max(reach.after, 0) for reach in reaches if reach is not None) < shifted.by

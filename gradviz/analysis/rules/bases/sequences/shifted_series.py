@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted, part_of, shifted_by
+from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted, compared_from, part_of, shifted_by
 from gradviz.graph.call_log import Call, TensorUse
 
 _COMPARES = frozenset({
@@ -29,7 +29,7 @@ def shifted_series(flow: Dataflow, row: int) -> Shifted | None:
     sides = compared(flow.log.calls[row])
     if sides is None:
         return None
-    target = part_of(flow, sides[1].tensor, row)
+    target, trained = compared_from(flow, sides[0].tensor, part_of(flow, sides[1].tensor, row), row)
     if not target.start:
         return None
     given: dict[int, int] = {}
@@ -45,7 +45,7 @@ def shifted_series(flow: Dataflow, row: int) -> Shifted | None:
         return None
     tensor, part = next(iter(own.items()))
     shape = shape_of(flow, tensor)
-    found = shifted_by(row, given[tensor], target, part, shape)
+    found = shifted_by(row, given[tensor], target, part, shape, trained)
     if found is None or sum(size in found.lengths for size in shape) != 1:
         return None
     return replace(found, series=frozenset(own))

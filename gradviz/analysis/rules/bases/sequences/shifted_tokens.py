@@ -142,8 +142,22 @@ class Shifted(Struct, frozen=True):
     samples: int
     lengths: frozenset[int]
     """Positions of the tokens that are looked up, and of the targets."""
+    trained: tuple[int, int]
+    """What the model computed, as the call with that number received it: the loss, or one that leaves out first
+    positions which are left out of the targets as well."""
     series: frozenset[int] = frozenset()
     """Where the targets are no tokens but values: the earlier values, as the model gets them."""
+
+
+def compared_from(flow: Dataflow, trained: int, target: Part, row: int) -> tuple[Part, tuple[int, int]]:
+    """The targets, and what the model computed, before both sides left out the same first positions."""
+    sliced = part_of(flow, trained, row)
+    count = len(sliced.moves)
+    if not count or target.moves[:count] != sliced.moves:
+        return target, (trained, row)
+    first = sliced.rows[-1]
+    whole = Part(target.source, target.moves[count:], target.rows[count:])
+    return whole, (flow.log.calls[first].inputs[0].tensor, first)
 
 
 _LOSSES = frozenset({"cross_entropy", "nll_loss", "gather", "take_along_dim"})
@@ -173,6 +187,7 @@ def shifted_lookup(flow: Dataflow, row: int) -> Shifted | None:
     """
     call = flow.log.calls[row]
     target = part_of(flow, call.inputs[1].tensor, row)
+    target, trained = compared_from(flow, call.inputs[0].tensor, target, row)
     found: dict[tuple[int, tuple[int, ...]], tuple[int, Part]] = {}
     for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
         tokens = _tokens(flow.log.calls[each])
@@ -184,10 +199,12 @@ def shifted_lookup(flow: Dataflow, row: int) -> Shifted | None:
     if len(found) != 1:
         return None
     ((_, shape), (lookup_row, part)) = next(iter(found.items()))
-    return shifted_by(row, lookup_row, target, part, shape)
+    return shifted_by(row, lookup_row, target, part, shape, trained)
 
 
-def shifted_by(row: int, lookup: int, target: Part, part: Part, shape: tuple[int, ...]) -> Shifted | None:
+def shifted_by(
+    row: int, lookup: int, target: Part, part: Part, shape: tuple[int, ...], trained: tuple[int, int]
+) -> Shifted | None:
     """By how much targets are shifted against what is looked up, which has this shape; None if they are not."""
     lengths = _lengths(target, part)
     length = next((size for size in shape if size in lengths or size - 1 in lengths), None)
@@ -195,7 +212,7 @@ def shifted_by(row: int, lookup: int, target: Part, part: Part, shape: tuple[int
     if length is None or length <= _MIN_LENGTH or not 0 < by < length:
         return None
     count = prod(shape) // length
-    return Shifted(row, lookup, by, count, frozenset({length, *(lengths & {length, length - 1})}))
+    return Shifted(row, lookup, by, count, frozenset({length, *(lengths & {length, length - 1})}), trained)
 
 
 _MIN_LENGTH = 2

@@ -67,8 +67,17 @@ def has_whole_kernel(flow: Dataflow, reach: Reach) -> bool:
     """Whether no number in the kernel is zero, as where a mask hides later positions."""
     kernel = flow.log.calls[reach.row].inputs[1].tensor
     values = flow.values(kernel, reach.row)
-    is_parameter = flow.log.tensors[kernel].role == "parameter"
-    return is_parameter and shape_of(flow, kernel)[-1] >= _TWO and not (values and values.zeros)
+    if shape_of(flow, kernel)[-1] < _TWO or (values is not None and values.zeros):
+        return False
+    # A normalized kernel is computed from parameters at each call.
+    return flow.log.tensors[kernel].role == "parameter" or (values is not None and _is_of_parameters(flow, reach.row))
+
+
+def _is_of_parameters(flow: Dataflow, convolution: int) -> bool:
+    kernel = flow.log.calls[convolution].inputs[1].tensor
+    made = flow.newest_producer(kernel, convolution)
+    call = None if made is None else flow.log.calls[made]
+    return call is not None and any(flow.log.tensors[use.tensor].role == "parameter" for use in call.inputs)
 
 
 def _last_read(call: Call, kernel: int) -> int:
