@@ -172,6 +172,7 @@ from gradviz.analysis.rules.schedules.plateau_of_wrong_side import PlateauOfWron
 from gradviz.analysis.rules.schedules.rate_multiplied_twice import RateMultipliedTwice
 from gradviz.analysis.rules.schedules.rate_of_loaded_state import RateOfLoadedState
 from gradviz.analysis.rules.schedules.rate_set_elsewhere import RateSetElsewhere
+from gradviz.analysis.rules.schedules.rates_fall_with_depth import RatesFallWithDepth
 from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.schedules.schedule_repeats import ScheduleRepeats
@@ -477,6 +478,7 @@ RULES: tuple[type[Rule], ...] = (
     AverageNeverRead,
     RateOfLoadedState,
     ChangedRateLost,
+    RatesFallWithDepth,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,
