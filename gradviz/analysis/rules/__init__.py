@@ -194,6 +194,7 @@ from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOther
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.targets_shifted_twice import TargetsShiftedTwice
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
+from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
@@ -374,6 +375,7 @@ RULES: tuple[type[Rule], ...] = (
     SquashNotCounted,
     SameTermTwice,
     PositiveElsewhere,
+    FrequencyAdded,
     NextStateIsState,
     OverlapMinimized,
     OptimisticClip,

@@ -282,6 +282,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV778": (("p.copy_(slow)", (("alpha=0.5)", "alpha=0.5)\n                p.copy_(s)"),)),),
+    "GV693": (("subtract it: scores - log_probability", (("scores + share", "scores - share"),)),),
     "GV764": (("count the power from the output", (("0.5**i}", "0.5 ** (3 - i)}"),)),),
     "GV763": (
         (

@@ -267,3 +267,43 @@ def test_labels_that_name_a_negative_are_told(logits: str, tmp_path: Path) -> No
 )
 def test_labels_that_name_the_positive_are_right(logits: str, tmp_path: Path) -> None:
     assert "positive_elsewhere" not in causes(HEAD + QUEUE.format(logits=logits) + TRAIN, tmp_path)
+
+
+ITEMS = """
+users, items = nn.Embedding(50, 8), nn.Embedding(20, 8)
+optimizer = torch.optim.Adam([*users.parameters(), *items.parameters()], lr=0.01)
+counts = torch.bincount(torch.randint(0, 20, (500,)) ** 2 // 20, minlength=20) + 1.0
+log_share = (counts / counts.sum()).log()
+for step in range(3):
+    user, item = torch.randint(0, 50, (16,)), torch.randint(0, 20, (16,))
+    scores = F.normalize(users(user)) @ F.normalize(items(item)).T / 0.1
+    {logits}
+    loss = F.cross_entropy(logits, {labels})
+"""
+FREQUENCY_ADDED = (
+    "logits = scores + log_share[item]  # HERE",
+    "logits = scores.add(log_share.index_select(0, item).unsqueeze(0))  # HERE",
+    "cost = -log_share[item]\n    logits = scores - cost[None, :]  # HERE",
+    "scores = scores + log_share[item]  # HERE\n    same = item[:, None] == item[None]\n"
+    "    logits = scores.masked_fill(same & ~torch.eye(16, dtype=torch.bool), -1e9)",
+)
+FREQUENCY_RIGHT = (
+    ("logits = scores - log_share[item]", "torch.arange(16)"),
+    ("cost = -log_share[item]\n    logits = scores + cost[None, :]", "torch.arange(16)"),
+    # A classifier of all items whose prior is added, and removed when it is used.
+    ("logits = users(user) @ items.weight.T + log_share", "item"),
+    ("same = (item[:, None] == item[None]).float() - torch.eye(16)\n    logits = scores + (1 - same).log()",
+     "torch.arange(16)"),
+    ("logits = scores + 0.1 * counts[item].sqrt()", "torch.arange(16)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("logits", FREQUENCY_ADDED)
+def test_a_frequency_that_is_added_is_told(logits: str, tmp_path: Path) -> None:
+    script = HEAD + ITEMS.format(logits=logits, labels="torch.arange(16)") + TRAIN
+    assert_first_alarm(script, "frequency_added", tmp_path)
+
+
+@pytest.mark.parametrize(("logits", "labels"), FREQUENCY_RIGHT)
+def test_a_frequency_that_is_taken_away_and_other_terms_are_right(logits: str, labels: str, tmp_path: Path) -> None:
+    assert "frequency_added" not in causes(HEAD + ITEMS.format(logits=logits, labels=labels) + TRAIN, tmp_path)
