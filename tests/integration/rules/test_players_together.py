@@ -32,6 +32,7 @@ APPLY = "def apply(optimizer, loss):\n    loss.backward()  # HERE\n    optimizer
 OF_CRITIC = "F.mse_loss(value(state, action), returned)"
 OF_ACTOR = "-value(state, actor(state)).mean()"
 JUDGED = "F.binary_cross_entropy_with_logits(value(state, made.detach()), none) - value(state, action).mean()"
+JUDGED_WITH_HISTORY = JUDGED.replace(".detach()", "")
 FOOLS = "F.binary_cross_entropy_with_logits(value(state, made), one)"
 FAULTY = (
     f"clear()\n({OF_CRITIC}).backward()\n({OF_ACTOR}).backward()  # HERE\nstep()",
@@ -42,6 +43,8 @@ FAULTY = (
     "(-level * (chosen.detach().square().mean() - 0.5)).sum().backward()\n"
     "for each in (of_critic, of_actor, of_level):\n    each.step()",
     f"clear()\nmade = actor(state)\nloss = {JUDGED}\n(loss + {FOOLS}).backward()  # HERE\nstep()",
+    # Both losses have the history of what is judged, and ask the opposite of one score.
+    f"clear()\nmade = actor(state)\nloss = {JUDGED_WITH_HISTORY}\n(loss + {FOOLS}).backward()  # HERE\nstep()",
     f"{APPLY}apply(of_critic, {OF_CRITIC})\napply(of_actor, {OF_ACTOR})",
     f"clear()\nfor loss in ({OF_CRITIC}, {OF_ACTOR}):\n    loss.backward()  # HERE\nstep()",
 )
@@ -55,6 +58,11 @@ HEALTHY = (
     f"{APPLY}clear()\napply(of_critic, {OF_CRITIC})\napply(of_actor, {OF_ACTOR})",
     f"{APPLY}apply(of_critic, {OF_CRITIC})\napply(of_critic, {OF_CRITIC})\n"
     "apply(of_actor, F.mse_loss(actor(state), action))",
+    # Domain adaptation: the features are to be told apart by one loss, and to keep what another one needs.
+    "clear()\nmade = actor(state)\n"
+    "(F.binary_cross_entropy_with_logits(value(state, made), one) + made.square().mean()).backward()\nstep()",
+    # A score of two samples, of which one should be larger.
+    "clear()\n(value(state, actor(state + 1)) - value(state, actor(state))).sigmoid().mean().backward()\nstep()",
     # Both learn to fit one thing.
     "clear()\nguess = value(state, actor(state))\n"
     "(F.mse_loss(value(state, action), returned) + F.mse_loss(guess, returned)).backward()\nstep()",

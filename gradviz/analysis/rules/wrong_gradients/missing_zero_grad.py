@@ -17,6 +17,7 @@ from gradviz.analysis.gradients.running_sums import RunningSums, running_sums
 from gradviz.analysis.gradients.steps_in_a_row import StepsInARow, steps_in_a_row
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rules.bases.gradients.mixed_players_rule import MixedPlayersRule
+from gradviz.analysis.rules.bases.gradients.opposed_terms import opposed_terms
 from gradviz.analysis.rules.bases.losses.players import asked_otherwise
 
 
@@ -93,7 +94,8 @@ class MissingZeroGrad(MixedPlayersRule):
             request = asked[-1] if all(asked) else None
             if request is not None and never_cleared.isdisjoint(opposed.tensors):
                 yield self.opposed(histories, opposed, request)
-        for mixed in (*players_mixed(histories, events), *players_of_one_backward(histories)):
+        players = [*players_mixed(histories, events), *players_of_one_backward(histories)]
+        for mixed in players or opposed_terms(case):
             if never_cleared.isdisjoint(mixed.tensors):
                 yield self.mixed(histories, mixed)
 
