@@ -70,9 +70,9 @@ class RowsGroupedOtherwise(Rule):
         found = [each for each in CopiedRows(case.dataflow).taken_otherwise() if _is_trained(case, each.call)]
         times = Counter(calls[each.axis.made].call_site for each in found)
         last = {calls[each.axis.made].call_site: each for each in reversed(found)}
-        for site, each in last.items():
-            if times[site] >= _MIN_TIMES:
-                yield self._finding(case, each)
+        # A function that training and evaluation call is told once.
+        findings = (self._finding(case, each) for site, each in last.items() if times[site] >= _MIN_TIMES)
+        yield from {finding.location: finding for finding in reversed(list(findings))}.values()
 
     def _finding(self, case: Case, each: OtherOrder) -> Finding:
         flow, axis = case.dataflow, each.axis
