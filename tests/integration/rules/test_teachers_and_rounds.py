@@ -132,3 +132,37 @@ def test_rounds_that_begin_with_the_values_of_a_server_may_make_their_optimizer(
 def test_an_optimizer_made_anew_for_values_that_go_on_is_told(end: str, tmp_path: Path) -> None:
     found = causes(HEAD + ROUNDS.format(begin="pass", end=end), tmp_path)
     assert "optimizer_made_anew" in found
+
+
+ANCHORED = """
+model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for task in range(3):
+    old = copy.deepcopy(model)
+    for step in range(4):
+        x, y = torch.randn(16, 12), torch.randint(0, 5, (16,))
+        loss = F.cross_entropy(model(x), y) + 0.1 * {term}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+ANCHORS = {
+    "each parameter": "sum((p - q).pow(2).sum() for p, q in zip(model.parameters(), old.parameters()))",
+    "weighed": "sum((2 * (q - p).pow(2)).sum() for p, q in zip(model.parameters(), old.parameters()))",
+    "one vector": "F.mse_loss(*[nn.utils.parameters_to_vector(m.parameters()) for m in (model, old)])",
+}
+
+
+@pytest.mark.parametrize("name", ANCHORS)
+def test_the_values_of_a_copy_that_trained_ones_should_stay_near_are_no_target(name: str, tmp_path: Path) -> None:
+    assert not {"stale_optimizer_params", "gradient_into_target"}.intersection(
+        causes(HEAD + ANCHORED.format(term=ANCHORS[name]), tmp_path)
+    )
+
+
+@pytest.mark.parametrize(
+    "term, cause",
+    [("F.mse_loss(model(x), old(x))", "gradient_into_target"), ("F.cross_entropy(old(x), y)", "stale_optimizer_params")],
+)
+def test_a_copy_that_computes_is_told(term: str, cause: str, tmp_path: Path) -> None:
+    assert cause in causes(HEAD + ANCHORED.format(term=term), tmp_path)
