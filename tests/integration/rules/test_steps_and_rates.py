@@ -151,8 +151,8 @@ def test_a_healthy_program_raises_no_alarm(name: str, tmp_path: Path) -> None:
 
 ENDS_AT_ZERO = """
 critic = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 1))
-optimizer = torch.optim.Adam([{"params": critic[0].parameters()}, {"params": critic[2].parameters()}], lr=0.01)
-schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda step: 1 - step / 8, lambda step: {rate}])
+optimizer = torch.optim.Adam([{{"params": critic[0].parameters()}}, {{"params": critic[2].parameters()}}], lr=0.01)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda step: {rate}, lambda step: 1 - step / 8])
 for step in range(8):
     loss = critic(torch.randn(16, 12)).mean() - critic(1 + torch.randn(16, 12)).mean()
     optimizer.zero_grad()
