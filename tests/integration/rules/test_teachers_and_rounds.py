@@ -162,7 +162,10 @@ def test_the_values_of_a_copy_that_trained_ones_should_stay_near_are_no_target(n
 
 @pytest.mark.parametrize(
     "term, cause",
-    [("F.mse_loss(model(x), old(x))", "gradient_into_target"), ("F.cross_entropy(old(x), y)", "stale_optimizer_params")],
+    [
+        ("F.mse_loss(model(x), old(x))", "gradient_into_target"),
+        ("F.cross_entropy(old(x), y)", "stale_optimizer_params"),
+    ],
 )
 def test_a_copy_that_computes_is_told(term: str, cause: str, tmp_path: Path) -> None:
     assert cause in causes(HEAD + ANCHORED.format(term=term), tmp_path)

@@ -82,7 +82,7 @@ class _Finder:
         self._made_in_storage: dict[int, tuple[int, int]] = {}
         """By storage, the newest tensor with a ``grad_fn`` in it, with the call that made it."""
         self._started_from: set[int] = set()
-        """Tensors that a backward started from, by their storage: a loss that is read for a log has had its gradients."""
+        """Tensors that a backward started from, by their storage: a loss that is read for a log had its gradients."""
         self._descended: set[int] = set()
         """Tensors computed from something that requires grad."""
 
@@ -210,7 +210,7 @@ class _Finder:
         return -1 - tensor if storage is None else storage
 
     def _size(self, tensor: int) -> int:
-        return prod(self._log.tensors[tensor].facts.shape)
+        return prod(size for size in self._log.tensors[tensor].facts.shape if isinstance(size, int))
 
     def _is_floating(self, tensor: int) -> bool:
         return self._log.tensors[tensor].facts.is_differentiable

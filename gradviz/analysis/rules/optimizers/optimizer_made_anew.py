@@ -26,10 +26,11 @@ class OptimizerMadeAnew(Rule):
 
     What it finds
     -------------
-    A line that makes an optimizer for the same parameters again and again, where each of them keeps momentum or running
-    averages. It is left alone where something else than a step changes the parameters, as when each task of a
-    meta-learner or each round of federated averaging begins with the same values. Twice is only a note: these may be stages of a training. Also momentum
-    that the program computes itself, and that begins with zeros at every step.
+    A line that makes an optimizer for the same parameters again and again, where each of them keeps momentum or
+    running averages. It is left alone where something else than a step changes the parameters, as when each task of
+    a meta-learner or each round of federated averaging begins with the same values. Twice is only a note: these may
+    be stages of a training. Also momentum that the program computes itself, and that begins with zeros at every
+    step.
 
     Why it matters
     --------------
