@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call, TensorUse
 
 
 def forgotten_parameters(histories: ParameterHistories) -> list[int]:
@@ -38,19 +40,64 @@ def original_of(histories: ParameterHistories, number: int, among: frozenset[int
     return next((n for n in above if n in among and n != number and histories.tensor(n).facts.shape == shape), None)
 
 
+def is_anchor(histories: ParameterHistories, leaf: int) -> bool:
+    """Whether the values of a leaf itself are only subtracted from those of a trained one of the same shape, as in the
+    proximal term ``(w - w0).square()``: its gradient goes nowhere, and that of the other one is what was meant."""
+    flow, waiting, is_subtracted = histories.flow, [leaf], False
+    seen = {leaf}
+    while waiting:
+        tensor = waiting.pop()
+        for row in histories.forward_uses(tensor):
+            call = flow.log.calls[row]
+            if not any(use.requires_grad for use in call.outputs):
+                continue
+            name = plain_name(call.function)
+            if name in _DIFFERENCES:
+                others = [use.tensor for use in call.inputs if use.tensor != tensor]
+                if not any(_is_trained_leaf(histories, other, row) for other in others):
+                    return False
+                is_subtracted = True
+            elif name in _ARRANGE and len(seen) < _MAX_ARRANGED:
+                new = [use.tensor for use in call.outputs if use.tensor not in seen]
+                seen.update(new)
+                waiting += new
+            else:
+                return False
+    return is_subtracted
+
+
+def _is_trained_leaf(histories: ParameterHistories, tensor: int, before: int) -> bool:
+    """Whether it is a trained leaf, or several that were put together."""
+    flow = histories.flow
+    if tensor in histories.trained:
+        return True
+    calls = [call for _, call in flow.makers_above(tensor, before, _MAX_ARRANGED, _arranged)]
+    leaves = {use.tensor for call in calls for use in call.inputs if use.is_live_leaf}
+    return bool(leaves & histories.trained) and all(plain_name(call.function) in _ARRANGE for call in calls)
+
+
+def _arranged(call: Call) -> list[TensorUse]:
+    return [use for use in call.inputs if not use.is_live_leaf] if plain_name(call.function) in _ARRANGE else []
+
+
+_DIFFERENCES = frozenset({"sub", "mse_loss", "l1_loss", "dist", "pairwise_distance"})
+_ARRANGE = frozenset({"view", "reshape", "flatten", "ravel", "cat", "stack"})
+_MAX_ARRANGED = 100
+
+
 def compared_copies(histories: ParameterHistories) -> list[int]:
     """Copies of trained parameters that nothing trains, and whose results a loss compares with those of the originals:
     targets. Where both only add terms to a loss, the copy was forgotten."""
     untrained = frozenset(histories.untrained)
-    found: dict[int, None] = {}
-    for backward in histories.last_backward_of_each_line:
-        reached = histories.reached_by[backward]
-        for leaf in sorted(reached & untrained) if histories.steps else ():
-            is_parameter = histories.tensor(leaf).role == "parameter"
-            original = original_of(histories, leaf, reached & histories.trained) if is_parameter else None
+    # A program may make a copy for each task, or for each round.
+    last = {leaf: row for row, reached in sorted(histories.reached_by.items()) for leaf in reached & untrained}
+    found: list[int] = []
+    for leaf, backward in sorted(last.items()) if histories.steps else ():
+        if histories.tensor(leaf).role == "parameter" and not is_anchor(histories, leaf):
+            original = original_of(histories, leaf, histories.reached_by[backward] & histories.trained)
             if original is not None and _meet(histories.flow, backward, leaf, original):
-                found[leaf] = None
-    return list(found)
+                found.append(leaf)
+    return found
 
 
 def _meet(flow: Dataflow, backward: int, one: int, other: int) -> bool:

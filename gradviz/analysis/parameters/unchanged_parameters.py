@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import zip_longest
 from typing import Literal
 
 from msgspec import Struct
@@ -193,11 +194,13 @@ def _largest(values: ValueFacts | TensorFigures) -> float:
 
 
 def _learning_rates(histories: ParameterHistories, number: int) -> Iterator[float | None]:
+    """Those of its groups at the end; of a schedule that ends at 0, the highest one."""
     for index in histories.optimizers_of(number):
-        optimizer = histories.log.optimizers[index]
-        for group, rate in zip(optimizer.groups, optimizer.learning_rates, strict=False):
-            if number in group:
-                yield rate
+        optimizer, steps = histories.log.optimizers[index], len(histories.steps_by_optimizer.get(index, ()))
+        known = zip_longest(optimizer.groups, optimizer.learning_rates, optimizer.highest_rates, optimizer.idle_steps)
+        for group, rate, highest, idle in known:
+            if group is not None and number in group:
+                yield highest if rate == 0.0 and highest and idle is not None and idle < steps else rate
 
 
 def _early_clear(events: GradientEvents, number: int, steps: list[int]) -> int | None:

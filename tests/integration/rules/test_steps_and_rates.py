@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, findings
 
 BY_HAND = """
 model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
@@ -147,3 +147,29 @@ def test_a_fault_is_told_at_its_line(cause: str, name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_program_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert [each.message for each in alarms(HEALTHY[name], tmp_path)] == []
+
+
+ENDS_AT_ZERO = """
+critic = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam([{{"params": critic[0].parameters()}}, {{"params": critic[2].parameters()}}], lr=0.01)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda step: {rate}, lambda step: 1 - step / 8])
+for step in range(8):
+    loss = critic(torch.randn(16, 12)).mean() - critic(1 + torch.randn(16, 12)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+"""
+
+
+def test_a_schedule_that_ends_at_zero_is_no_reason_for_what_never_changed(tmp_path: Path) -> None:
+    found = findings(HEAD + ENDS_AT_ZERO.format(rate="1 - step / 8"), tmp_path)
+    assert not [each.cause for each in found if each.severity != "note"]
+    assert not [each.message for each in found if "the learning rate of their group is 0" in each.message]
+
+
+def test_a_schedule_that_is_zero_from_the_start_is_one(tmp_path: Path) -> None:
+    found = findings(HEAD + ENDS_AT_ZERO.format(rate="step // 100"), tmp_path)
+    assert [each.cause for each in found if "the learning rate of their group is 0" in each.message] == [
+        "step_without_effect"
+    ]

@@ -8,6 +8,7 @@ suggests it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import Literal
 
 from msgspec import Struct
@@ -70,6 +71,8 @@ class _Finder:
         self._left_of_parameters = FunctionsOfNumbers()
         self._left_in_step: dict[bool, tuple[int, int]] = {}
         """The newest exit of this step: as a number (False), as an array (True)."""
+        self._numbers_left = 0
+        """How many numbers have left in this step."""
         self._left_as_whole: dict[int, tuple[int, int]] = {}
         """By number, the newest exit of this step as an integer."""
         self._left_as_array: dict[int, int] = {}
@@ -78,12 +81,15 @@ class _Finder:
         """By storage, the newest exit as an array."""
         self._made_in_storage: dict[int, tuple[int, int]] = {}
         """By storage, the newest tensor with a ``grad_fn`` in it, with the call that made it."""
+        self._started_from: set[int] = set()
+        """Tensors that a backward started from, by their storage: a loss that is read for a log had its gradients."""
         self._descended: set[int] = set()
         """Tensors computed from something that requires grad."""
 
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
         entries = [*self._of_memory(number, call), *self._of_numbers(call)]
-        if not entries:
+        # The gradient from which a backward begins is made by torch itself.
+        if not entries and call.kind != "backward":
             entries = list(self._of_order(number, call)) or list(self._of_any_number(number, call))
         self._note_call(number, call, bool(entries))
         return iter(entries)
@@ -136,14 +142,20 @@ class _Finder:
         is_from_outside = call.function in _FROM_OUTSIDE and call.outputs and not is_literal
         if is_from_outside and self._is_floating(call.outputs[0].tensor):
             was_array = not call.inputs and all(type(scalar) in (bool, str) for scalar in call.scalars.values())
-            left = self._left_in_step.get(was_array) or self._left_in_step.get(not was_array)
+            left = self._left_in_step.get(was_array)
+            # An array of more numbers than have left is other data, as the next batch is.
+            if left is None and (not was_array or self._size(call.outputs[0].tensor) <= self._numbers_left):
+                left = self._left_in_step.get(not was_array)
             if left is not None:
                 yield Reentry(*left, call.outputs[0].tensor, "order")
 
     def _note_call(self, number: int, call: Call, has_entries: bool) -> None:
+        if call.kind == "backward":
+            self._started_from.update(self._memory_of(use.tensor) for use in call.roots)
         if call.kind in _STEP_BOUNDARIES:
             self._left_in_step.clear()
             self._left_as_whole.clear()
+            self._numbers_left = 0
         is_descended = has_entries or any(use.requires_grad or use.tensor in self._descended for use in call.inputs)
         if not is_descended:
             return
@@ -158,8 +170,9 @@ class _Finder:
 
     def _note_exit(self, call: Call, left: tuple[int, int]) -> None:
         is_array = call.function.endswith(("numpy", "__array__"))
-        if not call.function.endswith(_TRUTHS):
+        if not call.function.endswith(_TRUTHS) and self._memory_of(left[1]) not in self._started_from:
             self._left_in_step[is_array] = left
+            self._numbers_left += 0 if is_array else self._size(left[1])
         if is_array:
             self._left_as_array[left[1]] = left[0]
             storage = self._log.tensors[left[1]].storage
@@ -190,6 +203,14 @@ class _Finder:
         tensor = self._log.tensors[use.tensor]
         is_new = tensor.first_seen == number and tensor.producer is None and tensor.role == "tensor"
         return is_new and use.is_leaf and self._is_floating(use.tensor)
+
+    def _memory_of(self, tensor: int) -> int:
+        """The number of its storage; for a tensor without any, one below zero of its own."""
+        storage = self._log.tensors[tensor].storage
+        return -1 - tensor if storage is None else storage
+
+    def _size(self, tensor: int) -> int:
+        return prod(size for size in self._log.tensors[tensor].facts.shape if isinstance(size, int))
 
     def _is_floating(self, tensor: int) -> bool:
         return self._log.tensors[tensor].facts.is_differentiable

@@ -42,7 +42,8 @@ class CutRule(Rule):
         for found in case.cut_off:
             is_told = explained.issuperset(found.tensors) and _is_a_target(flow, found)
             if cause_of(flow, found) == self.name and not is_told:
-                yield self._finding(case, flow, found, self._severity(case, found, explained))
+                seen = replace(found, may_be_meant=self.may_be_meant(flow, found))
+                yield self._finding(case, flow, seen, self._severity(case, seen, explained))
             explained.update(found.tensors)
         for found in case.partial_cuts:
             if cause_of(flow, found) == self.name:
@@ -59,6 +60,10 @@ class CutRule(Rule):
     @abstractmethod
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         """What to do."""
+
+    def may_be_meant(self, flow: Dataflow, found: CutOff) -> bool:
+        """Whether programs cut so on purpose: then it is told as a note."""
+        return found.may_be_meant
 
     def changed_line(self, text: str, found: CutOff) -> str | None:
         """The corrected line of the cut; None if that is not certain."""
@@ -102,6 +107,8 @@ class CutRule(Rule):
         )
 
     def _severity(self, case: Case, found: CutOff, explained: set[int]) -> Severity:
+        if found.may_be_meant:
+            return "note"
         is_guess = not case.missing_gradients.is_training
         is_second = explained.issuperset(found.tensors)
         if found.is_refused:

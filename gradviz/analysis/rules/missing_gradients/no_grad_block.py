@@ -7,6 +7,7 @@ from collections import Counter
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.cuts.teachers import only_sets_targets
 from gradviz.analysis.dataflow.call_words import callers, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
@@ -24,7 +25,8 @@ class NoGradBlock(CutRule):
     -------------
     Calls under ``torch.no_grad()``, ``torch.inference_mode()`` or ``torch.set_grad_enabled(False)`` (as a block, as a
     decorator or left on by mistake) whose results are used in the loss, where some trained tensors have no other path
-    to it. It does not report targets and metrics: there no tensor loses its gradient.
+    to it. It does not report targets and metrics: there no tensor loses its gradient. Where a model of the optimizer
+    only sets the targets of another one, as a teacher does, it is a note.
 
     Why it matters
     --------------
@@ -71,10 +73,19 @@ class NoGradBlock(CutRule):
             )
         if found.is_refused:
             return "switch gradients off only around what needs none: the block of `with torch.no_grad():` has an end"
+        if found.may_be_meant:
+            return (
+                "compute it with gradients on; a teacher that only sets targets stays as it is: keep it out of the "
+                "optimizer, and freeze it with requires_grad_(False)"
+            )
         return (
             "compute it with gradients on; if these tensors are not meant to train, "
             "keep them out of the optimizer and freeze them with requires_grad_(False)"
         )
+
+    def may_be_meant(self, flow: Dataflow, found: CutOff) -> bool:
+        is_whole = not (found.is_refused or found.is_partial or found.is_of_leaf)
+        return is_whole and only_sets_targets(flow, found.cuts, found.backward)
 
     def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
         made = _leaf_of_fixed_point(case.dataflow, found)

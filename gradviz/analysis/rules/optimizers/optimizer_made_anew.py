@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -25,10 +26,11 @@ class OptimizerMadeAnew(Rule):
 
     What it finds
     -------------
-    A line that makes an optimizer for the same parameters again and again, where each of them keeps momentum or running
-    averages. It is left alone where something else than a step changes the parameters, as when each task of a
-    meta-learner begins with the same values. Twice is only a note: these may be stages of a training. Also momentum
-    that the program computes itself, and that begins with zeros at every step.
+    A line that makes an optimizer for the same parameters again and again, where each of them keeps momentum or
+    running averages. It is left alone where something else than a step changes the parameters, as when each task of
+    a meta-learner or each round of federated averaging begins with the same values. Twice is only a note: these may
+    be stages of a training. Also momentum that the program computes itself, and that begins with zeros at every
+    step.
 
     Why it matters
     --------------
@@ -151,7 +153,32 @@ def _is_empty(value: ast.expr) -> bool:
 
 
 def _is_set_otherwise(case: Case, held: frozenset[int], steps: list[int]) -> bool:
-    """Whether anything else than a step changes one of the parameters between the first step and the last."""
+    """Whether anything else than a step changes one of the parameters between the first step and the last, or gives it
+    other values: in federated averaging each round begins with those of the server."""
     flow = case.dataflow
     rows = (row for number in held for row in flow.changes(number, steps[0], steps[-1]))
-    return any(flow.log.calls[row].kind != "step" and flow.log.calls[row].inside is None for row in rows)
+    if any(flow.log.calls[row].kind != "step" and flow.log.calls[row].inside is None for row in rows):
+        return True
+    return any(
+        steps[0] < row < steps[-1] and not _is_made_of_itself(flow, row, steps[bisect_left(steps, row) - 1])
+        for number in held
+        for row in flow.data_replacements(number)
+    )
+
+
+def _is_made_of_itself(flow: Dataflow, row: int, since: int) -> bool:
+    """Whether a parameter is assigned what was computed from its own values after a step: ``p.data =
+    p.data.clamp(-1, 1)``."""
+    parameter, given = (flow.log.calls[row].inputs[place].tensor for place in (0, -1))
+    own = flow.sharing_memory(parameter)
+    for made, call in flow.makers(given, row, _MAX_MAKERS):
+        if made < since:
+            return False
+        # view_as() and its like take the shape of their second input only.
+        taken = call.inputs[:1] if call.function.endswith("_as") else call.inputs
+        if any(use.tensor == parameter or use.tensor in own for use in taken):
+            return True
+    return False
+
+
+_MAX_MAKERS = 10

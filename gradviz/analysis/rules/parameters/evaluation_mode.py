@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
@@ -60,11 +61,12 @@ class EvaluationMode(Rule):
             for row in histories.reached_by
             if flow.log.calls[row].function.endswith(".backward") and flow.has_step_after(row)
         }
+        last_steps = _last_steps(case)
         for backward in last.values():
             rows = sorted({row for use in flow.log.calls[backward].roots for row in _graph(case, use.tensor, backward)})
             modes = [(row, mode) for row in rows if (mode := is_training(flow.log.calls[row])) is not None]
             drops = [mode for row, mode in modes if OTHERWISE_IN_TRAINING[flow.log.calls[row].function] == "dropout"]
-            asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row)]
+            asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row, backward, last_steps)]
             if asleep and not any(drops) and not _holds_statistics(case, asleep):
                 yield self._finding(case, asleep, backward, is_meant=_is_of_adapters(case, rows, asleep))
                 return
@@ -128,14 +130,26 @@ def _graph(case: Case, root: int, backward: int) -> tuple[int, ...]:
     return case.dataflow.ancestors(root, backward, case.dataflow.step_before(backward))
 
 
-def _is_trained_there(case: Case, row: int) -> bool:
-    """Whether a gradient goes through the call to something that an optimizer trains; not to a teacher."""
+def _last_steps(case: Case) -> dict[int, int]:
+    """By parameter: the last step of an optimizer that has it."""
+    found: dict[int, int] = {}
+    for number, steps in case.histories.steps_by_optimizer.items():
+        for tensor in () if number is None else chain.from_iterable(case.histories.log.optimizers[number].groups):
+            found[tensor] = max(found.get(tensor, -1), *steps)
+    return found
+
+
+def _is_trained_there(case: Case, row: int, backward: int, last_steps: dict[int, int]) -> bool:
+    """Whether a gradient goes through the call to something that an optimizer trains with it; not to a teacher, nor to
+    one whose own training is over."""
     call = case.dataflow.log.calls[row]
     if not any(use.requires_grad for use in call.outputs) or _is_frozen(case, call):
         return False
     live = [use.tensor for use in call.live_inputs]
     leaves, _ = case.histories.live_leaves(live, row)
-    return not (leaves | set(live)).isdisjoint(case.histories.trained)
+    own = {tensor for tensor in live if case.dataflow.log.tensors[tensor].role == "parameter"} & case.histories.trained
+    trained = own or (leaves | set(live)) & case.histories.trained
+    return any(last_steps.get(tensor, backward + 1) > backward for tensor in trained)
 
 
 def _is_frozen(case: Case, call: Call) -> bool:

@@ -15,7 +15,7 @@ from gradviz.analysis.dataflow.call_words import (
 )
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
-from gradviz.analysis.parameters.copied_parameters import compared_copies
+from gradviz.analysis.parameters.copied_parameters import compared_copies, is_anchor
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -86,6 +86,7 @@ class GradientIntoTarget(Rule):
             and histories.tensor(leaf).role == "parameter"
             and histories.steps
             and _follows_trained(histories, leaf)
+            and not is_anchor(histories, leaf)
         ]
         if following:
             handed_on = HandedOnGradients(histories.log)  # As from a working copy in low precision to its master.
