@@ -221,10 +221,13 @@ class GradientEvents:
         above = {n for use in calls[row].inputs[1:] for n in self._flow.ancestors(use.tensor, row, since)}
         # What zeros_like() gives has only the shape of a gradient.
         used = {use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs}
-        return any(n in self._histories.leaves_of_gradients or self._is_new_and_not_made(n, since, row) for n in used)
+        return any(n in self._histories.leaves_of_gradients or self._is_new_and_not_made(n, since) for n in used)
 
-    def _is_new_and_not_made(self, tensor: int, since: int, before: int) -> bool:
-        return not self._flow.is_made(tensor, before) and self._flow.users(tensor)[0] > since > 0
+    def _is_new_and_not_made(self, tensor: int, since: int) -> bool:
+        """Whether a tensor is first used after a call, and none before that use made it: ``to()`` may return it
+        later."""
+        first = self._flow.users(tensor)[0]
+        return first > since > 0 and not self._flow.is_made(tensor, first)
 
     # -- used again ----------------------------------------------------------------------------------------------
 

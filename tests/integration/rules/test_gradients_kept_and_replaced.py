@@ -118,6 +118,8 @@ for step in range(6):
         {given}
     optimizer.step()
 """
+CLIPPED = """sizes = p.each.flatten(1).norm(dim=1).clamp(min=1)
+        p.grad = (p.each.to(p.dtype).flatten(1) / sizes[:, None]).sum(0).view_as(p)"""
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -127,6 +129,7 @@ for step in range(6):
         ("p.each = of_each * 12", "p.grad = p.each.clamp(-1, 1).sum(0) / 12 + 0.01 * torch.randn_like(p)"),
         ("p.each = of_each", "p.grad = (p.each / p.each.flatten(1).norm(dim=1).max().clamp(min=1)).sum(0)"),
         ("p.each = of_each.sum(0)", "p.grad = p.each.sign() * p.each.abs().mean()"),
+        ("p.each = of_each", CLIPPED),
     ],
 )
 def test_gradients_that_hooks_computed_during_the_backward_are_no_clears(kept: str, given: str, tmp_path: Path) -> None:
