@@ -37,7 +37,7 @@ class NextStateIsState(Rule):
     network = torch.nn.Linear(2, 3)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     state, memory = torch.zeros(2), []
-    for step in range(6):
+    for step in range(9):
         state = torch.randn(2)
         before = state
         state += 0.1
@@ -55,7 +55,7 @@ class NextStateIsState(Rule):
     network = torch.nn.Linear(2, 3)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     state, memory = torch.zeros(2), []
-    for step in range(6):
+    for step in range(9):
         state = torch.randn(2)
         before = state.clone()
         state += 0.1
@@ -155,10 +155,11 @@ def _given(flow: Dataflow, tensor: int, row: int) -> int | None:
 
 
 def _are_alike(flow: Dataflow, found: Sequence[tuple[int, int, int]]) -> bool:
-    """Whether the two have the same bounds at every step, and not the same ones at all steps: every picture of a game
-    has the same darkest and brightest colour."""
+    """Whether the two have the same bounds at every step, and not the same ones at all steps, unless it is always the
+    same batch: every picture of a game has the same darkest and brightest colour."""
     pairs = [(_bounds(flow.values(one, row)), _bounds(flow.values(other, row))) for row, one, other in found]
-    return all(one == other is not None for one, other in pairs) and len({one for one, _ in pairs}) > 1
+    is_varied = len({one for one, _ in pairs}) > 1 or len({states for _, states, _ in found}) == 1
+    return is_varied and all(one == other is not None for one, other in pairs)
 
 
 def _bounds(values: ValueFacts | None) -> tuple[float, float, int] | None:
