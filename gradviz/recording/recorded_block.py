@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
-from gradviz.recording.forward.tensor_names import NameTable, names_on_stack, namespaces_of_traceback
+from gradviz.recording.forward.namespaces import namespaces_of_traceback
+from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.inspected_values import check_models
 from gradviz.recording.recorder import Recorder, running_recorder

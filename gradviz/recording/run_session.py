@@ -141,7 +141,7 @@ class RunSession:
         recorder = self._recorder
         if recorder is None or self._kept is not None:
             return
-        from gradviz.recording.forward.tensor_names import own_namespaces
+        from gradviz.recording.forward.namespaces import own_namespaces
 
         frame = sys._getframe(1)
         recorder.note_end(list(own_namespaces(frame)))
@@ -155,7 +155,7 @@ class RunSession:
         if recorder is None or self._kept is not None:
             return
         recorder.stop()
-        from gradviz.recording.forward.tensor_names import namespaces_of_traceback
+        from gradviz.recording.forward.namespaces import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(request.__traceback__, with_libraries=False))
         recorder.note_limit(user_traceback.own_line_of(request.__traceback__))
@@ -166,7 +166,7 @@ class RunSession:
         if recorder is None or self._kept is not None:
             return
         recorder.stop()
-        from gradviz.recording.forward.tensor_names import namespaces_of_traceback
+        from gradviz.recording.forward.namespaces import namespaces_of_traceback
 
         recorder.note_end(namespaces_of_traceback(error.__traceback__, with_libraries=False))
         namespaces = namespaces_of_traceback(error.__traceback__)

@@ -120,7 +120,7 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
         if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
         for cuts in lines:
-            if _is_constant_of_a_density(flow, row, cuts):
+            if _is_constant_of_a_density(flow, row, cuts) or _is_bound_of_a_density(flow, term, row, cuts[0]):
                 break
             trained = _trained_above(histories, cuts)
             if trained and not _only_shifts_the_value(flow, cuts[0], live):
@@ -154,6 +154,14 @@ def _is_constant_of_a_density(flow: Dataflow, row: int, cuts: list[Cut]) -> bool
     dead = {tensor for cut in cuts for tensor in cut.dead_outputs}
     above = (each for use in call.live_inputs for each in flow.ancestors(use.tensor, row, cuts[0].call))
     return any(use.tensor in dead for each in above for use in flow.log.calls[each].inputs)
+
+
+def _is_bound_of_a_density(flow: Dataflow, term: int, row: int, cut: Cut) -> bool:
+    """Whether the term has the logarithm of comparisons in it, 0 inside of some bounds and minus infinity outside: the
+    log-density of a uniform distribution is the same at all samples."""
+    calls = ((each, flow.log.calls[each]) for each in flow.ancestors(term, row, cut.call))
+    logs = (flow.values_of(call.inputs[0], each) for each, call in calls if plain_name(call.function) == "log")
+    return any(values is not None and {values.minimum, values.maximum} <= {0.0, 1.0} for values in logs)
 
 
 def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, since: int) -> bool:

@@ -214,13 +214,20 @@ class GradientEvents:
         return {gradients[use.tensor] for use in changed if use.values is not None and is_all_zero(use.values)}
 
     def _is_assigned_from_gradients(self, row: int) -> bool:
-        """Whether what becomes the gradient was computed from gradients of this step: ``p.grad /= ranks``."""
+        """Whether what becomes the gradient was computed from gradients of this step, ``p.grad /= ranks``, or from what
+        came into being during its backward: hooks, whose calls are not recorded, compute one for each sample."""
         calls = self._log.calls
         since = self._backward_before(row)
         above = {n for use in calls[row].inputs[1:] for n in self._flow.ancestors(use.tensor, row, since)}
         # What zeros_like() gives has only the shape of a gradient.
-        used = (use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs)
-        return any(n in self._histories.leaves_of_gradients for n in used)
+        used = {use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs}
+        return any(n in self._histories.leaves_of_gradients or self._is_new_and_not_made(n, since) for n in used)
+
+    def _is_new_and_not_made(self, tensor: int, since: int) -> bool:
+        """Whether a tensor is first used after a call, and none before that use made it: ``to()`` may return it
+        later."""
+        first = self._flow.users(tensor)[0]
+        return first > since > 0 and not self._flow.is_made(tensor, first)
 
     # -- used again ----------------------------------------------------------------------------------------------
 

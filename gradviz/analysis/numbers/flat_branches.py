@@ -55,7 +55,7 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
             if row is None or call is None:
                 continue
             is_ratio = is_single_by_its_sum(flow, row)
-            is_flat = is_ratio or is_flat_as_called(node, call)
+            is_flat = is_ratio or (is_flat_as_called(node, call) and not _is_taken_off_itself(flow, row, call))
             name = plain_name(call.function)
             if not is_flat and name not in _BOUNDS and name != "mul":
                 continue
@@ -93,6 +93,31 @@ def is_single_by_its_sum(flow: Dataflow, row: int) -> bool:
 
 
 _BOTH = 2
+
+
+def _is_taken_off_itself(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether rounded values are subtracted from the same values, perhaps computed once more: the rest, such as the
+    distance of a point from its cell of a grid, has the gradient."""
+    if plain_name(call.function) not in _ROUNDS or not call.outputs:
+        return False
+    rounded, bounds = call.outputs[0].tensor, _bounds(flow, call.inputs[0].tensor, row)
+    takers = ((user, flow.log.calls[user]) for user in flow.users(rounded, row)[:_MAX_CALLS])
+    return bounds is not None and any(
+        use.requires_grad and use.tensor != rounded and _bounds(flow, use.tensor, user) == bounds
+        for user, later in takers
+        if plain_name(later.function) == "sub"
+        for use in later.inputs
+    )
+
+
+def _bounds(flow: Dataflow, tensor: int, row: int) -> tuple[float, float] | None:
+    values = flow.values(tensor, row)
+    return (
+        None if values is None or values.minimum is None or values.maximum is None else (values.minimum, values.maximum)
+    )
+
+
+_ROUNDS = frozenset({"floor", "ceil", "round", "trunc", "fix"})
 
 
 def _takes_all(graph: Graph, node: Node) -> bool:

@@ -50,6 +50,14 @@ def is_changed_beside(flow: Dataflow, kept: int, row: int, call: Call) -> bool:
     return any(each != source and _share_memory(flow, each, target) for each in changed)
 
 
+def is_written_back(flow: Dataflow, kept: int, row: int, call: Call) -> bool:
+    """Whether the source of a copy was changed in place since it was taken, and nothing else has changed its target: an
+    optimizer that computes with ``p.data.float()`` copies the result back, which lies there already unless the
+    parameter has another dtype."""
+    source = call.inputs[1].tensor
+    return bool(flow.changes(source, kept + 1, row)) and not is_changed_beside(flow, kept, row, call)
+
+
 def _has_other_memory(flow: Dataflow, target: int, first: int, last: int) -> bool:
     """Whether the target was given other memory between two calls: what was taken before has its former values."""
     rows = flow.data_assignments.get(target, [])

@@ -341,7 +341,8 @@ class ParameterHistories:
         """Leaves that got a gradient: from a backward call, as the calls or their ``.grad`` show, or from the program
         itself, such as the gradient of a copy or a mean over samples."""
         by_calls: set[int] = set().union(*self.reached_by.values())
-        by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == GIVES_A_GRADIENT)
+        given = (call.inputs for call in self.log.calls if call.function == GIVES_A_GRADIENT)
+        by_hand = (uses[0].tensor for uses in given if len(uses) > 1)  # ``p.grad = None`` gives none
         return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self.received)))
 
     def is_only_a_successor(self, number: int) -> bool:

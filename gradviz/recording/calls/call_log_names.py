@@ -21,7 +21,8 @@ from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.forward.forward_log import ForwardLog
 from gradviz.recording.forward.hidden_tensors import hidden_tensors
 from gradviz.recording.forward.module_tree import distinct_modules
-from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack, own_namespaces
+from gradviz.recording.forward.namespaces import own_namespaces, own_objects_in_libraries
+from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack
 from gradviz.recording.run.line_attribution import NO_STACK, StackTable
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
@@ -63,7 +64,7 @@ class CallLogNames:
         number = self._recorder.events.backward_calls + 1
         if number & (number - 1) == 0 and not self._recorder.writer.is_elsewhere():
             self.note_names(names_on_stack(frame))
-            self._recorder.living.note_living(own_namespaces(frame))
+            self._recorder.living.note_living([*own_namespaces(frame), *own_objects_in_libraries(frame)])
 
     def run_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """Run a call of ``backward`` or ``grad`` and give it a row; returns or raises whatever the call does."""

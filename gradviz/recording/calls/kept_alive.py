@@ -40,18 +40,29 @@ class LivingTensors:
         """The newest row at each moment."""
 
     def note_living(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
-        """Note which tensors with a graph are alive, and which of them these variables hold."""
+        """Note which tensors with a graph are alive, and which of them these variables hold.
+
+        What a list or an object held at the moment before, it may hold still, although no variable leads to it now:
+        when a function that runs a library's training has returned, its model waits for Python's garbage collector.
+        """
         newest = self._writer.rows.newest
         if newest is None:
             return
         self.moments.append(newest)
         living = [known for known in self._writer.uses.tensors.living() if _has_history(known)]
         for known in living:
-            known.alive_after, known.holder = newest, None
+            known.alive_after = newest
+        held_now: dict[int, Holder] = {}
         for holder, tensor in _held(namespaces) if living else ():
             found = self._writer.uses.tensors.find(tensor)
-            if found is not None and found.alive_after is newest and found.holder is None:
-                found.holder = holder
+            if found is not None and found.alive_after is newest:
+                held_now.setdefault(id(found), holder)
+        for known in living:
+            known.holder = held_now.get(id(known)) or _if_inside(known.holder)
+
+
+def _if_inside(holder: Holder | None) -> Holder | None:
+    return None if holder is None or holder.path.isidentifier() else holder
 
 
 def _has_history(known: KnownTensor) -> bool:

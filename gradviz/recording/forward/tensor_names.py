@@ -6,15 +6,15 @@ whose parameters get full dotted names. Frames of libraries are left out: their 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from types import FrameType, ModuleType, TracebackType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
 
 from gradviz.recording.forward.module_tree import distinct_modules, modules_inside, outermost
+from gradviz.recording.forward.namespaces import CO_OPTIMIZED, is_of_the_program
 from gradviz.recording.forward.tensors_in_containers import (
     HOLDS_NOTHING,
     MAX_ELEMENTS,
@@ -30,8 +30,6 @@ from gradviz.recording.run.user_traceback import BOUNDARY
 from gradviz.recording.torch_access.distributed.parameter_shards import flat_and_originals
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.modules import compiled_from, own_buffers, own_modules, own_parameters
-
-_CO_OPTIMIZED = 0x1
 
 
 class NameTable:
@@ -70,7 +68,7 @@ class NameTable:
             if issubclass(type(value), (ModuleType, type)):
                 continue
             self._add_value(name, value)
-            if not issubclass(type(value), (torch.nn.Module, torch.Tensor)) and _is_of_the_program(type(value)):
+            if not issubclass(type(value), (torch.nn.Module, torch.Tensor)) and is_of_the_program(type(value)):
                 for attribute, inner in list(stored_attributes(value).items())[:MAX_ELEMENTS]:
                     self._add_value(f"{name}.{attribute}", inner)
 
@@ -142,7 +140,7 @@ def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> N
     library_frames: list[FrameType] = []
     while frame is not None and frame.f_code is not BOUNDARY:
         file = frame.f_code.co_filename
-        is_function = bool(frame.f_code.co_flags & _CO_OPTIMIZED)
+        is_function = bool(frame.f_code.co_flags & CO_OPTIMIZED)
         if is_gradviz_code(frame.f_code):
             pass
         elif is_library_file(file):
@@ -158,40 +156,6 @@ def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> N
     for library_frame in library_frames:
         names.add_namespace(local_variables(library_frame), only_nameless=True)
     return names
-
-
-def own_namespaces(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
-    """Variables of the user's own functions from `frame` upwards, innermost first, and of their modules."""
-    seen: set[int] = set()
-    while frame is not None and frame.f_code is not BOUNDARY:
-        if not is_gradviz_code(frame.f_code) and not is_library_file(frame.f_code.co_filename):
-            if frame.f_code.co_flags & _CO_OPTIMIZED:
-                yield local_variables(frame)
-            if id(frame.f_globals) not in seen:
-                seen.add(id(frame.f_globals))
-                yield frame.f_globals
-        frame = frame.f_back
-
-
-def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool = True) -> list[Mapping[str, Any]]:
-    """Variables of every frame that an exception passed through: the user's own first, innermost first."""
-    own: list[Mapping[str, Any]] = []
-    others: list[Mapping[str, Any]] = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not is_gradviz_code(code):
-            (others if is_library_file(code.co_filename) else own).append(local_variables(trace.tb_frame))
-        trace = trace.tb_next
-    return [*reversed(own), *reversed(others if with_libraries else [])]
-
-
-def _is_of_the_program(kind: type) -> bool:
-    """Whether the user wrote that class: optimizers and other objects of libraries are no names for tensors."""
-    module = sys.modules.get(kind.__module__)
-    file = getattr(module, "__file__", None)
-    if type(file) is str:
-        return not is_library_file(file)
-    return kind.__module__ == "__main__"
 
 
 class ModuleNames:

@@ -203,3 +203,33 @@ def test_the_line_that_nobody_means_is_blamed(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_is_written_on_purpose_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert [found for found in findings(HEALTHY[name], tmp_path) if found.is_alarm] == []
+
+
+DENSITY = """
+import torch
+from torch import nn
+from torch.distributions import Normal
+torch.manual_seed(0)
+net, spread = nn.Linear(4, 3), nn.Linear(4, 1)
+opt = torch.optim.Adam([*net.parameters(), *spread.parameters()], lr=0.01)
+for step in range(4):
+    x = torch.randn(16, 4)
+    y = x[:, :3] + 0.1 * torch.randn(16, 3)
+    {made}
+    loss = -Normal(net(x) * (1 / 3) ** 0.5, {scale}).log_prob(y).sum(1).mean() + spread(x).square().mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    print(loss.item(), y.std().item())
+"""
+
+
+@pytest.mark.parametrize("scale", ["0.1", "torch.full((3,), 0.2)", "torch.tensor([0.1, 0.2, 0.3])"])
+def test_a_scale_does_not_come_from_the_mean_with_which_its_shape_is_aligned(scale: str, tmp_path: Path) -> None:
+    assert [each.cause for each in findings(DENSITY.format(made="", scale=scale), tmp_path) if each.is_alarm] == []
+
+
+def test_a_scale_that_is_cut_off_is_told(tmp_path: Path) -> None:
+    made = "width = spread(x).exp().mean().item()"
+    found = [each.cause for each in findings(DENSITY.format(made=made, scale="width"), tmp_path) if each.is_alarm]
+    assert "term_without_gradient" in found

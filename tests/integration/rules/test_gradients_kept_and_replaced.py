@@ -95,3 +95,49 @@ def test_fault(cause: str, script: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY)
 def test_healthy(script: str, tmp_path: Path) -> None:
     assert alarms(HEAD + script, tmp_path) == []
+
+
+PRIVATE = """
+net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+inputs = {{}}
+def keep(module, args, out):
+    inputs[module] = args[0].detach()
+def per_sample(module, given, got):
+    for p, of_each in zip(module.parameters(), (torch.einsum("ni,nj->nij", got[0], inputs[module]), got[0].clone())):
+        {kept}
+for layer in (net[0], net[2]):
+    layer.register_forward_hook(keep)
+    layer.register_full_backward_hook(per_sample)
+for step in range(6):
+    x = torch.randn(12, 6)
+    loss = F.cross_entropy(net(x), (x[:, 0] > 0).long())
+    optimizer.zero_grad()
+    loss.backward()
+    for p in net.parameters():
+        {given}
+    optimizer.step()
+"""
+CLIPPED = """sizes = p.each.flatten(1).norm(dim=1).clamp(min=1)
+        p.grad = (p.each.to(p.dtype).flatten(1) / sizes[:, None]).sum(0).view_as(p)"""
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize(
+    ("kept", "given"),
+    [
+        ("p.each = of_each * 12", "p.grad = p.each.clamp(-1, 1).sum(0) / 12 + 0.01 * torch.randn_like(p)"),
+        ("p.each = of_each", "p.grad = (p.each / p.each.flatten(1).norm(dim=1).max().clamp(min=1)).sum(0)"),
+        ("p.each = of_each.sum(0)", "p.grad = p.each.sign() * p.each.abs().mean()"),
+        ("p.each = of_each", CLIPPED),
+    ],
+)
+def test_gradients_that_hooks_computed_during_the_backward_are_no_clears(kept: str, given: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + PRIVATE.format(kept=kept, given=given), tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("given", ["p.grad = 0.01 * torch.randn_like(p)", "p.grad = torch.zeros_like(p.each)"])
+def test_noise_in_the_place_of_gradients_clears_them(given: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + PRIVATE.format(kept="p.each = of_each.sum(0)", given=given), tmp_path)
+    assert "missing_zero_grad" in [each.cause for each in found]

@@ -202,6 +202,47 @@ for step in range(5):
     assert "next_state_is_state" not in causes(HEAD + distillation.replace("x.clone()", "x") + TRAIN, tmp_path)
 
 
+PICTURES = """
+class Game:
+    def reset(self):
+        self.picture = torch.full((6, 6), 30.0)
+        self.place = torch.randint(5, ()).item()
+        return self.drawn()
+    def step(self):
+        self.place += 1
+        return self.drawn()
+    def drawn(self):
+        self.picture[:] = {background}
+        self.picture[self.place, 2] = 220.0
+        return self.picture{copy}
+game, memory = Game(), []
+network = nn.Sequential({layers})
+optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+for step in range(8):
+    state = game.reset()
+    following = game.step()
+    memory.append((state, torch.randn(()), following))
+    states, rewards, later = (torch.stack(each) for each in zip(*memory[-4:]))
+    with torch.no_grad():
+        target = rewards + 0.9 * network({scaled}).max(1).values
+    loss = F.smooth_l1_loss(network({scaled})[:, 0].reshape(-1), target)
+"""
+DENSE = "nn.Flatten(), nn.Linear(36, 2)"
+SEEN = "nn.Unflatten(1, (1, 6)), nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(64, 2)"
+
+
+@pytest.mark.parametrize(
+    ("layers", "scaled"), [(DENSE, "{} / 255.0"), (SEEN, "{} / 255.0"), (DENSE, "({} - 41.3) / 38.9")]
+)
+def test_pictures_of_a_game_all_have_the_same_colours(layers: str, scaled: str, tmp_path: Path) -> None:
+    program = PICTURES.replace("network({scaled})[", f"network({scaled.format('states')})[")
+    program = program.replace("{scaled}", scaled.format("later"))
+    healthy = program.format(background="30.0", copy=".clone()", layers=layers)
+    assert "next_state_is_state" not in causes(HEAD + healthy + TRAIN, tmp_path)
+    shared = program.format(background="30.0 + torch.rand(6, 6)", copy="", layers=layers)
+    assert "next_state_is_state" in causes(HEAD + shared + TRAIN, tmp_path)
+
+
 REPTILE = """
 model = nn.Linear(3, 1)
 for task in range(4):

@@ -222,3 +222,48 @@ def test_the_holder_of_the_graphs_is_named_with_the_line_that_keeps_them(
 @pytest.mark.parametrize("program", [WHAT_ONE_STEP_LEAVES, GRADIENTS_THROUGH_AN_INNER_LOOP])
 def test_what_one_step_leaves_in_variables_is_no_leak(program: str, tmp_path: Path) -> None:
     assert findings_in(program, tmp_path) == ()
+
+
+TRAINER = """
+def fit(model, rounds):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(rounds):
+        loss = model.training_step(torch.randn(5, 4))
+        optimizer.zero_grad()
+        run_backward(model, loss)
+        optimizer.step()
+
+def run_backward(model, loss):
+    loss.backward()
+"""
+TRAINED_BY_A_LIBRARY = """
+import sys
+sys.path.insert(0, {folder!r})
+import trainer
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.history, self.other = nn.Linear(4, 1), [], []
+
+    def training_step(self, x):
+        loss = self.layer(x).square().mean()
+        self.history.append({kept})  # here
+        return loss
+
+{ran}
+"""
+
+
+@pytest.mark.parametrize("ran", ["def main():\n    trainer.fit(Net(), 9)\nmain()", "trainer.fit(Net(), 9)"])
+def test_losses_are_found_in_a_module_that_only_a_library_holds(ran: str, tmp_path: Path) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "trainer.py").write_text("import torch\n" + TRAINER)
+    program = TRAINED_BY_A_LIBRARY.format(folder=str(library), ran=ran, kept="loss")
+    finding = findings_in(program, tmp_path)[0]
+    assert finding.location is not None
+    assert (finding.cause, finding.location.line) == ("graph_retained_leak", marked_line(program))
+    assert "net.history[" in finding.message
+    healthy = TRAINED_BY_A_LIBRARY.format(folder=str(library), ran=ran, kept="loss.detach()")
+    assert findings_in(healthy, tmp_path) == ()

@@ -55,3 +55,76 @@ def test_values_that_are_restored_on_purpose_are_a_note(name: str, tmp_path: Pat
 def test_other_values_are_no_restoration(tmp_path: Path) -> None:
     script = HEAD + MODEL + "model.load_state_dict({name: p + 1 for name, p in kept.items()})\n"
     assert [each for each in findings(script, tmp_path) if each.cause == "step_without_effect"] == []
+
+
+CLEARED_BY_HAND = """
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+{unused}
+optimizer = torch.optim.SGD([*model.parameters(), *unused.parameters()], lr=0.1)
+for step in range(4):
+    x = torch.randn(16, 4)
+    for p in [*model.parameters(), *unused.parameters()]:
+        p.grad = None
+    F.cross_entropy(model(x), torch.randint(0, 3, (16,))).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("unused", ["unused = nn.BatchNorm1d(4)", "unused = nn.Linear(4, 4)"])
+def test_a_gradient_that_is_set_to_none_was_not_returned(unused: str, tmp_path: Path) -> None:
+    found = findings(HEAD + CLEARED_BY_HAND.format(unused=unused), tmp_path)
+    told = [each for each in found if any(name.startswith("unused.") for name in each.tensors)]
+    assert told
+    assert not any("autograd.grad()" in each.message for each in told)
+
+
+OWN_OPTIMIZER = """
+class Own(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, dict(lr=0.05))
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                grad, state = p.grad.data.float(), self.state[p]
+                state.setdefault("mean", torch.zeros_like(grad)).mul_(0.9).add_(grad, alpha=0.1)
+                {moved}
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+optimizer = Own(model.parameters())
+for step in range(4):
+    x = torch.randn(16, 4)
+    loss = F.cross_entropy(model(x), (x[:, 0] > 0).long())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+WRITTEN_BACK = [
+    "own = p.data.float()\n                own.add_(state['mean'], alpha=-0.05)\n                p.data.copy_(own)",
+    "own = p.data.to(torch.float32)\n                own -= 0.05 * state['mean']\n                p.data.copy_(own)",
+    "own = p.detach()\n                own.mul_(0.999).sub_(0.05 * state['mean'])\n"
+    "                with torch.no_grad():\n                    p.copy_(own)",
+]
+AVERAGED = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = [p.data for p in model.parameters()]  # HERE
+for step in range(4):
+    x = torch.randn(16, 4)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), x[:, :1]).backward()
+    optimizer.step()
+    for own in kept:
+        own.mul_(0.99)
+for p, own in zip(model.parameters(), kept):
+    p.data.copy_(own)
+"""
+
+
+@pytest.mark.parametrize("moved", WRITTEN_BACK)
+def test_what_an_optimizer_writes_back_where_it_lies_is_no_lost_copy(moved: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + OWN_OPTIMIZER.format(moved=moved), tmp_path) == []
+
+
+def test_what_shares_the_memory_of_parameters_that_train_is_no_copy_of_them(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + AVERAGED, "copied_onto_itself", tmp_path)

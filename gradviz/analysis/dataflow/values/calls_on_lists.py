@@ -7,6 +7,9 @@
 >>> one = CallsOnLists([call]).single(0, 4)
 >>> one.function, [use.tensor for use in one.inputs], one.scalars
 ('torch.mul', [2], {'1': 0.5})
+>>> call = Call("torch.broadcast_tensors", inputs=(use(1, "0"), use(2, "1")), outputs=both)
+>>> [use.tensor for use in CallsOnLists([call]).single(0, 4).inputs]
+[2]
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from gradviz.graph.call_log import Call, TensorUse
 from gradviz.graph.model import Scalar
 
 _PREFIX = "torch._foreach_"
+_ALIGNS = frozenset({"torch.broadcast_tensors", "torch.functional.broadcast_tensors"})
+"""Give each tensor of a list back in the shape that all of them have together."""
 _ITEM = re.compile(r"\[(\d+)\]$")
 _BY_KEYWORD = {"addcmul": {"3": "value", "scalars": "value"}, "addcdiv": {"3": "value", "scalars": "value"}}
 """Numbers that a call on a tensor takes by another name than a call on lists, which takes them by position."""
@@ -46,6 +51,8 @@ class CallsOnLists:
     def single(self, row: int, tensor: int) -> Call:
         """What a call on lists does for one of the tensors that it takes or returns; any other call as it is."""
         call = self._calls[row]
+        if call.function in _ALIGNS:
+            return _aligned(call, tensor)
         if not call.function.startswith(_PREFIX):
             return call
         if row not in self._by_tensor:
@@ -53,6 +60,14 @@ class CallsOnLists:
             taken = {use.tensor: each for each in singles for use in each.inputs}
             self._by_tensor[row] = taken | {use.tensor: each for each in singles for use in each.outputs}
         return self._by_tensor[row].get(tensor, call)
+
+
+def _aligned(call: Call, tensor: int) -> Call:
+    """What a call that aligns shapes does for one of its results, whose values are those of one tensor alone."""
+    for taken, given in zip(call.inputs, call.outputs, strict=False) if len(call.inputs) == len(call.outputs) else ():
+        if given.tensor == tensor:
+            return replace(call, inputs=(taken,), outputs=(given,))
+    return call
 
 
 def _single_calls(call: Call) -> Iterator[Call]:

@@ -9,6 +9,7 @@ from math import log10
 from typing import ClassVar, Literal
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.flow.gradient_flow import STEEP, FlowRow
@@ -48,7 +49,7 @@ class SteepChain(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         for number in case.measured_graphs:
             steep = next(self._steep(case.graphs[number]), None)
-            if steep is not None and _trains_something(case, number):
+            if steep is not None and _trains_something(case, number) and not _is_of_derivatives(case, number):
                 yield self._finding(case, number, *steep)
                 return
 
@@ -141,6 +142,18 @@ def _trains_something(case: Case, number: int) -> bool:
         or not trained
         or any(row.name in trained and row.nothing is None for row in case.flow_of(number).rows)
     )
+
+
+def _is_of_derivatives(case: Case, number: int) -> bool:
+    """Whether ``grad()`` takes a derivative of derivatives that nobody trains by: the product of a vector with second
+    derivatives, of which a solver takes a direction, is small where the loss bends little."""
+    flow, row = case.dataflow, case.backward_calls.row_of(number)
+    call = None if row is None else flow.log.calls[row]
+    if row is None or call is None or call.function.endswith(".backward"):
+        return False
+    is_given = any(use.tensor in case.histories.leaves_of_gradients for use in call.outputs)
+    reached = case.backward_calls.reached(row).members
+    return not is_given and any(is_gradient(flow.log.calls[each]) for each in reached)
 
 
 def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:

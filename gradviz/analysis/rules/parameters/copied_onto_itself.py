@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA, is_changed_beside, taken_from_itself
+from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA, is_changed_beside, is_written_back, taken_from_itself
 from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself, parameter_of
 from gradviz.analysis.parameters.second_names import SecondName, assigned_names, second_names
 from gradviz.analysis.rule import Rule
@@ -209,4 +209,6 @@ def _is_of_itself(case: Case, row: int, call: Call) -> bool:
     if target is None or name == "add":
         return target is not None and is_averaged_with_itself(flow, row, target)
     kept = taken_from_itself(flow, row, call, target)
-    return kept is not None and (not is_assigned or is_changed_beside(flow, kept, row, call))
+    if kept is None or is_assigned:
+        return kept is not None and is_changed_beside(flow, kept, row, call)
+    return not is_written_back(flow, kept, row, call)

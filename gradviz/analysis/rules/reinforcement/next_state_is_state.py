@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from gradviz.analysis.case import Case
@@ -37,7 +37,7 @@ class NextStateIsState(Rule):
     network = torch.nn.Linear(2, 3)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     state, memory = torch.zeros(2), []
-    for step in range(6):
+    for step in range(9):
         state = torch.randn(2)
         before = state
         state += 0.1
@@ -55,7 +55,7 @@ class NextStateIsState(Rule):
     network = torch.nn.Linear(2, 3)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     state, memory = torch.zeros(2), []
-    for step in range(6):
+    for step in range(9):
         state = torch.randn(2)
         before = state.clone()
         state += 0.1
@@ -76,15 +76,15 @@ class NextStateIsState(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        lines: dict[int | None, list[tuple[int, int, int, bool]]] = defaultdict(list)
+        lines: dict[int | None, list[tuple[int, int, int]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             pair = _states(flow, row) if is_error and flow.has_step_after(row) else None
             if pair is not None:
-                lines[call.call_site].append((row, *pair, _are_alike(flow, row, *pair)))
+                lines[call.call_site].append((row, *pair))
         for found in lines.values():
-            if len(found) >= _MIN_STEPS and all(are_alike for *_, are_alike in found):
-                yield self._finding(case, *found[-1][:-1])
+            if len(found) >= _MIN_STEPS and _are_alike(flow, found):
+                yield self._finding(case, *found[-1])
 
     def _finding(self, case: Case, row: int, states: int, following: int) -> Finding:
         flow = case.dataflow
@@ -154,13 +154,16 @@ def _given(flow: Dataflow, tensor: int, row: int) -> int | None:
     return None if given is None or given.requires_grad else given.tensor
 
 
-def _are_alike(flow: Dataflow, row: int, states: int, following: int) -> bool:
-    one, other = flow.values(states, row), flow.values(following, row)
-    return one is not None and other is not None and _bounds(one) == _bounds(other) is not None
+def _are_alike(flow: Dataflow, found: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether the two have the same bounds at every step, and not the same ones at all steps, unless it is always the
+    same batch: every picture of a game has the same darkest and brightest colour."""
+    pairs = [(_bounds(flow.values(one, row)), _bounds(flow.values(other, row))) for row, one, other in found]
+    is_varied = len({one for one, _ in pairs}) > 1 or len({states for _, states, _ in found}) == 1
+    return is_varied and all(one == other is not None for one, other in pairs)
 
 
-def _bounds(values: ValueFacts) -> tuple[float, float, int] | None:
-    if values.minimum is None or values.maximum is None or values.minimum == values.maximum:
+def _bounds(values: ValueFacts | None) -> tuple[float, float, int] | None:
+    if values is None or values.minimum is None or values.maximum is None or values.minimum == values.maximum:
         return None
     if values.minimum.is_integer() and values.maximum.is_integer():
         return None  # Other one-hot states, and other places of a grid, have the same bounds.

@@ -84,11 +84,22 @@ class NamesInFunction:
         here = [each for each in self._names if each.id == name and each.lineno in places]
         bound = [places[each.lineno] for each in here if not is_read(each) and not self._is_added_to(each)]
         end = min(bound, default=len(order))
-        return any(places[each.lineno] <= end for each in here if is_read(each) and not self._is_of_shape(each))
+        read = (each for each in here if is_read(each) and not self._is_of_shape(each) and not self._is_filled(each))
+        return any(places[each.lineno] <= end for each in read)
 
     def _is_added_to(self, name: ast.Name) -> bool:
         around = self.tree.parent(name)
         return isinstance(around, ast.AugAssign) and around.target is name
+
+    def _is_filled(self, name: ast.Name) -> bool:
+        """Whether it only gets other values: ``p.data.copy_(own)``."""
+        node: ast.AST = name
+        around = self.tree.parent(name)
+        while isinstance(around, ast.Attribute) or (isinstance(around, ast.Call) and around.func is node):
+            if isinstance(around, ast.Attribute) and around.attr not in _SAME_MEMORY:
+                return around.attr == "copy_"
+            node, around = around, self.tree.parent(around)
+        return False
 
     def _is_of_shape(self, name: ast.Name) -> bool:
         around = self.tree.parent(name)

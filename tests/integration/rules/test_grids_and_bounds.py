@@ -1,0 +1,73 @@
+"""Places in a grid, which are rounded beside the distance from them, and the bounds of a uniform density."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+
+GRID = """
+net, table = nn.Linear(3, 1), nn.Parameter(torch.randn(12))
+optimizer = torch.optim.SGD([*net.parameters(), table], lr=0.05)
+for step in range(6):
+    x = torch.randn(32, 3)
+    place = net(x)[:, 0].sigmoid() * 9
+    cell = {cell}
+    rest = {rest}
+    index = cell.detach().long().clamp(0, 10)
+    read = {read}
+    loss = F.mse_loss(read, x[:, 0])
+"""
+WEIGHED = "table[index] * (1 - rest) + table[index + 1] * rest"
+POSTERIOR = """
+loc, raw = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.full((3,), -2.0))
+optimizer = torch.optim.Adam([loc, raw], lr=0.01)
+x = torch.randn(32, 3)
+Normal, Uniform = torch.distributions.Normal, torch.distributions.Uniform
+for step in range(4):
+    guide = Normal(loc, raw.exp())
+    z = guide.rsample().sigmoid() * 10
+    fit = Normal(0.0, z + 0.1).log_prob(x).sum()
+    prior = {prior}
+    loss = -(fit + prior) - guide.entropy().sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "rest", "read"),
+    [
+        ("torch.floor((place - 0.5) / 0.9)", "(place - 0.5) / 0.9 - cell", WEIGHED),
+        ("place.mul(1.1).floor()", "place * 1.1 - cell", WEIGHED),
+        ("(place * 2).round()", "(place * 2 - cell).abs()", "table[index] + (1 - rest) * place"),
+    ],
+)
+def test_the_distance_from_a_cell_of_a_grid_brings_the_gradient(
+    cell: str, rest: str, read: str, tmp_path: Path
+) -> None:
+    assert alarms(HEAD + GRID.format(cell=cell, rest=rest, read=read) + TRAIN, tmp_path) == []
+
+
+@pytest.mark.parametrize("rest", ["place / 9", "1 - cell"])
+def test_a_rounded_place_that_is_read_itself_is_told(rest: str, tmp_path: Path) -> None:
+    program = GRID.format(cell="torch.floor((place - 0.5) / 0.9)", rest=rest, read="table[index] * cell + place + rest")
+    assert "zero_gradient_op" in [each.cause for each in alarms(HEAD + program + TRAIN, tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        "Uniform(0.0, 10.0).log_prob(z).sum()",
+        "Uniform(torch.zeros(3), torch.full((3,), 10.0)).log_prob(z).mean()",
+        "((z > 0) & (z < 10)).float().log().sum()",
+    ],
+)
+def test_the_density_of_a_uniform_distribution_is_a_constant(prior: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + POSTERIOR.format(prior=prior) + TRAIN, tmp_path) == []
+
+
+@pytest.mark.parametrize("prior", ["(z > 5).float().mean()", "(1 + (z > 5).float().mean()).log()"])
+def test_a_part_that_is_counted_is_told_as_a_term_without_gradient(prior: str, tmp_path: Path) -> None:
+    found = [each.cause for each in alarms(HEAD + POSTERIOR.format(prior=prior) + TRAIN, tmp_path)]
+    assert "term_without_gradient" in found
