@@ -99,6 +99,11 @@ class CallIndex:
         """Every call of a function, by its whole name, oldest first."""
         return self._by_function.get(function, ())
 
+    @property
+    def functions(self) -> Iterable[str]:
+        """The functions that were called, by their whole names."""
+        return self._by_function
+
     def call_of_node(self, node: Node) -> int | None:
         """The call that made an autograd node; None if no call did, or if it is a leaf."""
         if node.sequence_nr is None:
