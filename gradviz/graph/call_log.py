@@ -11,6 +11,7 @@ Python names it has. What a call knows of a tensor (its version, whether it requ
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -132,7 +133,7 @@ class Padding(Struct, frozen=True, array_like=True, gc=False):
     is_at_end: bool = True
 
 
-class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, dict=True):
     """One call. Its number is its index in `CallLog.calls`."""
 
     function: str
@@ -213,12 +214,13 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         first, inner = self.sequence_nr, self.inner_nr
         return tuple((first, inner + index) if inner else (first + index, 0) for index in range(self.node_count))
 
-    @property
+    # Rules ask these two of each call a dozen times.
+    @cached_property
     def live_inputs(self) -> tuple[TensorUse, ...]:
         """The inputs that required grad."""
         return tuple(use for use in self.inputs if use.requires_grad)
 
-    @property
+    @cached_property
     def changed(self) -> tuple[TensorUse, ...]:
         """Tensors as they were after it had changed them in place."""
         if not any(use.version for use in self.outputs):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import SEVERITIES, Finding, Location, Severity
 from gradviz.analysis.rule import Rule, is_called
+from gradviz.collector import collector_paused
 from gradviz.errors import BadInput, near_matches
 
 NO_RULE = "GV000"
@@ -74,6 +75,11 @@ def chosen_rules(
 
 def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
     """Run the rules on a case. A rule that fails is reported, and the other rules still run."""
+    with collector_paused():  # the indexes of a log are a million objects, none of them garbage
+        return _checked(case, rules)
+
+
+def _checked(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
     findings: list[Finding] = []
     completed: list[type[Rule]] = []
     skipped: list[SkippedRule] = []

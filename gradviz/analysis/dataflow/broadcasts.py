@@ -9,6 +9,7 @@ result that is only changed element by element and then summed or averaged as a 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import prod
 
 from msgspec import Struct
@@ -120,7 +121,12 @@ _OPERANDS = frozenset({"0", "1", "input", "other", "target"})
 
 def shape_of(flow: Dataflow, tensor: int) -> Shape:
     """Sizes of a tensor; a symbolic size counts as 1."""
-    return tuple(size if isinstance(size, int) else 1 for size in flow.log.tensors[tensor].facts.shape)
+    return _in_numbers(flow.log.tensors[tensor].facts.shape)
+
+
+@lru_cache
+def _in_numbers(shape: tuple[int | str, ...]) -> Shape:
+    return tuple(size if isinstance(size, int) else 1 for size in shape)
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape | None:

@@ -22,10 +22,14 @@ class CallIndex:
         """Calls that returned the tensor or changed it in place, oldest first, only those before the row `before`."""
         return _up_to(self._producers.get(tensor, []), before)
 
+    def first_producer(self, tensor: int, before: int) -> int | None:
+        """The first of `producers`."""
+        rows = self._producers.get(tensor)
+        return rows[0] if rows and rows[0] < before else None
+
     def is_made(self, tensor: int, before: int) -> bool:
         """Whether a call before `before` returned the tensor or changed it in place."""
-        rows = self._producers.get(tensor, [])
-        return bool(rows) and rows[0] < before
+        return self.first_producer(tensor, before) is not None
 
     def further_producers(self, tensor: int, before: int, known: dict[int, int]) -> list[int]:
         """Those of `producers` that no earlier call with the same `known` returned.
@@ -90,6 +94,15 @@ class CallIndex:
     def rows_of_kind(self, kind: CallKind) -> tuple[int, ...]:
         """Every call of one kind, oldest first."""
         return self._by_kind.get(kind, ())
+
+    def rows_of_function(self, function: str) -> tuple[int, ...]:
+        """Every call of a function, by its whole name, oldest first."""
+        return self._by_function.get(function, ())
+
+    @property
+    def functions(self) -> Iterable[str]:
+        """The functions that were called, by their whole names."""
+        return self._by_function
 
     def call_of_node(self, node: Node) -> int | None:
         """The call that made an autograd node; None if no call did, or if it is a leaf."""
@@ -165,6 +178,13 @@ class CallIndex:
         return {kind: tuple(of_kind) for kind, of_kind in rows.items()}
 
     @cached_property
+    def _by_function(self) -> dict[str, tuple[int, ...]]:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for number, call in enumerate(self.log.calls):
+            rows[call.function].append(number)
+        return {function: tuple(of_function) for function, of_function in rows.items()}
+
+    @cached_property
     def _backward_rows(self) -> dict[str | None, int]:
         return {self.log.calls[row].name: row for row in reversed(self.rows_of_kind("backward"))}
 
@@ -201,6 +221,11 @@ class CallIndex:
     @cached_property
     def _changes(self) -> dict[int, list[int]]:
         return _index(call.changed for call in self.log.calls)
+
+    @cached_property
+    def rows_that_change(self) -> tuple[int, ...]:
+        """Every call that changed a tensor in place, oldest first."""
+        return tuple(sorted({row for rows in self._changes.values() for row in rows}))
 
     @cached_property
     def _live_changes(self) -> dict[int, list[int]]:

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import cache
+from itertools import chain
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
@@ -54,6 +55,12 @@ def plain_name(function: str) -> str:
     name = function.rpartition(".")[2]
     name = name.strip("_") if name.startswith("__") else name.rstrip("_")
     return _SPELLINGS.get(name, name)
+
+
+def calls_named(flow: Dataflow, names: Container[str]) -> Iterator[tuple[int, Call]]:
+    """The calls of functions with these plain names, in order, each behind its row; no other call is looked at."""
+    rows = chain.from_iterable(flow.rows_of_function(each) for each in flow.functions if plain_name(each) in names)
+    return ((row, flow.log.calls[row]) for row in sorted(rows))
 
 
 def single_name(call: Call) -> str:

@@ -87,11 +87,12 @@ _COMPARED = 60
 
 def views_between(flow: Dataflow, tensor: int, before: int, base: int | None = None) -> tuple[int, ...]:
     """Calls that made a tensor a view of another one, first to last, up to `base`."""
-    shared = set(flow.sharing_memory(tensor))
+    memory = flow.memory_of(tensor)  # not all tensors in it: a data set may have thousands of views
     found: list[int] = []
     while tensor != base:
-        maker = next(iter(flow.producers(tensor, before)), None)
-        bases = [] if maker is None else [use.tensor for use in flow.log.calls[maker].inputs if use.tensor in shared]
+        maker = flow.first_producer(tensor, before)
+        inputs = () if maker is None else flow.log.calls[maker].inputs
+        bases = [use.tensor for use in inputs if flow.memory_of(use.tensor) == memory]
         if maker is None or not bases or bases[0] == tensor or maker in found:
             break
         found.append(maker)

@@ -9,7 +9,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call
@@ -34,8 +34,8 @@ def fresh_averages(histories: ParameterHistories) -> Iterator[FreshAverages]:
     """One for each line of which no zeros become an average of more than one step."""
     flow = histories.flow
     lines: dict[int | None, list[tuple[int, tuple[int, int] | None]]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) in _ZEROS and call.kind == "operation" and call.outputs:
+    for row, call in calls_named(flow, _ZEROS):
+        if call.kind == "operation" and call.outputs:
             scaled = _scaled(flow, row, call.outputs[0].tensor)
             if scaled:
                 change = _change(histories, call.outputs[0].tensor, scaled[0]) if len(scaled) == 1 else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gradviz.collector import collector_paused
 from gradviz.graph.call_log import CallLog, LeafEnd
 from gradviz.graph.number_words import counted
 from gradviz.recording.backward.backward_watch import BackwardRequest
@@ -248,7 +249,8 @@ class CallLogNames:
 
     def build(self) -> CallLog:
         """The log of everything that was recorded and kept."""
-        return CallLogBuilder(self._recorder, self._forward, self._stacks, self._module_paths).build()
+        with collector_paused(expected=len(self._recorder.writer.rows)):
+            return CallLogBuilder(self._recorder, self._forward, self._stacks, self._module_paths).build()
 
 
 def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:

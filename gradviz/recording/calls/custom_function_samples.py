@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from gradviz.recording.calls.rows import Row
+from gradviz.recording.fingerprints.elements import can_read_values
 from gradviz.recording.run.file_kinds import is_library_file
-from gradviz.recording.torch_access.tensors import can_read_values
 
 MAX_ELEMENTS = 100_000
 _MAX_FUNCTIONS = 64

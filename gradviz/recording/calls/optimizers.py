@@ -144,9 +144,12 @@ class Optimizers:
         self._known: dict[int, KnownOptimizer] = {}
         self.all: list[KnownOptimizer] = []
         self.shared = SharedParameters()
-        self._methods = _methods_that_read_parameters()
+        methods = _methods_that_read_parameters()
+        self._methods = {id(code): meaning for code, meaning in methods.items()}
         self._folder = torch_folder() + "optim/"
-        self._is_optimizer_code: dict[CodeType, bool] = {}
+        self._is_optimizer_code: dict[int, bool] = {}
+        self._codes: list[CodeType] = [*methods]
+        """Keeps the code objects alive whose ids are keys."""
         self._current: tuple[tuple[int, int, int], Row] | None = None
         """The row of the method that reads parameters now, after the key of its call."""
         self._stepping: list[Row] = []
@@ -209,17 +212,19 @@ class Optimizers:
 
     def is_own_work(self, frame: FrameType) -> bool:
         """True for calls made by an optimizer's own code: the optimizer's row represents them."""
-        code = frame.f_code
-        if code in self._methods:
+        # By identity: to hash a code object, Python looks through all of its instructions.
+        key = id(frame.f_code)
+        if key in self._methods:
             return True
-        known = self._is_optimizer_code.get(code)
+        known = self._is_optimizer_code.get(key)
         if known is None:
-            known = self._is_optimizer_code[code] = code.co_filename.startswith(self._folder)
+            self._codes.append(frame.f_code)
+            known = self._is_optimizer_code[key] = frame.f_code.co_filename.startswith(self._folder)
         return known and bool(self._stepping)
 
     def note_getter(self, frame: FrameType, tensor: Any, attribute: str) -> None:
         """`frame` reads an attribute of a tensor, perhaps because gradients are cleared or an optimizer is made."""
-        method = self._methods.get(frame.f_code)
+        method = self._methods.get(id(frame.f_code))
         if method is None or method[1] != attribute:
             return
         variables = local_variables(frame)

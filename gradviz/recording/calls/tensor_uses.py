@@ -16,12 +16,12 @@ from gradviz.graph.call_log import Padding, ValueFacts
 from gradviz.recording.calls.call_arguments import tensors_with_positions
 from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad
 from gradviz.recording.calls.rows import Row, RowUse
-from gradviz.recording.fingerprints.elements import has_readable_elements
+from gradviz.recording.fingerprints.elements import can_read_values, has_readable_elements
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.fingerprints.padding import MIN_SIZE, padding_of
 from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
-from gradviz.recording.torch_access.tensors import can_read_values, grad_fn_of, inside_derivative, version_of
+from gradviz.recording.torch_access.tensors import grad_fn_of, inside_derivative, version_of
 
 _MAX_UNCLAIMED = 1_000
 
@@ -209,6 +209,10 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
     plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     if not plain.is_cpu and plain.is_floating_point():
         return read_at_once(plain, count)
+    if count == 1 and plain.dtype in _HAVE_KERNELS:  # like most losses
+        number = float(plain)
+        if isfinite(number):
+            return ValueFacts(count, number, number, int(number == 0))
     low, high = (float(extreme) for extreme in torch.aminmax(plain))
     zeros = 0 if low > 0 or high < 0 else _count_of_zeros(plain)
     if isfinite(low) and isfinite(high):
@@ -219,6 +223,12 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
         return ValueFacts(count, None, None, zeros, nans, infs)
     low, high = (float(extreme) for extreme in torch.aminmax(finite))
     return ValueFacts(count, low, high, zeros, nans, infs)
+
+
+_HAVE_KERNELS = frozenset({
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool,
+})  # fmt: skip
+"""For others torch may refuse the figures, even of one number."""
 
 
 def _has_equal_rows(plain: torch.Tensor) -> bool:

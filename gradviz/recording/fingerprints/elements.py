@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import torch
 
-from gradviz.recording.torch_access.tensors import can_read_values, has_storage
+from gradviz.recording.torch_access.modes import is_transforming
+from gradviz.recording.torch_access.tensors import has_storage
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def can_read_values(tensor: torch.Tensor) -> bool:
+    """False if reading values would fail or disturb the program: no data, a transform, a CUDA graph."""
+    if tensor.is_meta or is_transforming():
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def has_readable_elements(tensor: torch.Tensor) -> bool:

@@ -11,6 +11,8 @@ import ast
 import contextlib
 import linecache
 from collections.abc import Iterator
+from enum import Enum, auto
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -39,7 +41,11 @@ class GradModeWatch:
 
     def __init__(self) -> None:
         self._switches: list[Location | None] = []
-        self._lines: dict[tuple[CodeType, int], int | None] = {}
+        self._lines: dict[tuple[int, int], int | None] = {}
+        self._kinds: dict[int, _CodeKind] = {}
+        self._codes: list[CodeType] = []
+        """Keeps the code objects alive whose ids are keys: to hash one, Python looks through all of its instructions.
+        """
         self._withs: dict[str, list[tuple[int, int, int]]] = {}
         self._decorators: dict[str, list[tuple[int, int, int]]] = {}
 
@@ -80,15 +86,22 @@ class GradModeWatch:
     def _around(self, frame: FrameType | None) -> Iterator[Location]:
         # Above the function that runs a script there is only gradviz, and what called it: nothing of the script.
         while frame is not None and (code := frame.f_code) is not BOUNDARY:
-            if (decorated := _decorator_line(frame)) is not None:
+            kind = self._kinds.get(id(code)) or self._new_kind(code)
+            decorated = _decorator_line(frame) if kind is _CodeKind.RUNS_DECORATED else None
+            if decorated is not None:
                 yield decorated
-            elif not is_torch_file(code.co_filename) and not is_gradviz_code(code):
-                key = code, frame.f_lineno
+            elif kind is _CodeKind.OF_PROGRAM:
+                key = id(code), frame.f_lineno
                 if key not in self._lines:
                     self._lines[key] = self.with_around(code.co_filename, frame.f_lineno)
                 if (line := self._lines[key]) is not None:
                     yield Location(code.co_filename, line, function_name(code))
             frame = frame.f_back
+
+    def _new_kind(self, code: CodeType) -> _CodeKind:
+        self._codes.append(code)
+        kind = self._kinds[id(code)] = _kind_of(code)
+        return kind
 
     def with_around(self, file: str, line: int) -> int | None:
         """The line of the innermost ``with`` around a line that switches gradients off."""
@@ -106,13 +119,30 @@ class GradModeWatch:
         return self._withs[file]
 
 
+class _CodeKind(Enum):
+    """What the code of a frame says about where gradients were switched off."""
+
+    RUNS_DECORATED = auto()
+    OF_PROGRAM = auto()
+    OTHER = auto()
+
+
+def _kind_of(code: CodeType) -> _CodeKind:
+    if is_torch_file(code.co_filename):
+        return _CodeKind.RUNS_DECORATED if _DECORATED.issubset(code.co_freevars) else _CodeKind.OTHER
+    return _CodeKind.OTHER if is_gradviz_code(code) else _CodeKind.OF_PROGRAM
+
+
 def _decorator_line(frame: FrameType) -> Location | None:
     """The line of the decorator, if torch runs a decorated function in this frame."""
-    if not _DECORATED.issubset(frame.f_code.co_freevars) or not is_torch_file(frame.f_code.co_filename):
+    if _kind_of(frame.f_code) is not _CodeKind.RUNS_DECORATED:
         return None
     code = _code_of(local_variables(frame).get("func"))
-    if code is None or is_torch_file(code.co_filename):
-        return None
+    return None if code is None or is_torch_file(code.co_filename) else _decorator_above(code)
+
+
+@lru_cache
+def _decorator_above(code: CodeType) -> Location:
     first = code.co_firstlineno
     for line in range(first, first + 20):
         text = linecache.getline(code.co_filename, line).strip()

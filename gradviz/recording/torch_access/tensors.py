@@ -223,12 +223,3 @@ MAKE_NO_NODES = frozenset(
     if hasattr(getattr(torch.Tensor, name, None), access)
 )
 """Attributes of tensors that programs read or set very often, as ``zero_grad`` does, and that compute nothing."""
-
-
-def can_read_values(tensor: torch.Tensor) -> bool:
-    """False if reading values would fail or disturb the program: no data, a transform, a CUDA graph."""
-    from gradviz.recording.torch_access.modes import is_transforming
-
-    if tensor.is_meta or is_transforming():
-        return False
-    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.graph.call_log import Call
@@ -34,8 +34,8 @@ def centred_alone(flow: Dataflow) -> Iterator[Centred]:
     Of values that need no gradient: for the others GV201 tells that their gradient is zero.
     """
     lines: dict[Location | None, list[Centred | None]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) in _MEANS and call.inputs and call.outputs:
+    for row, call in calls_named(flow, _MEANS):
+        if call.inputs and call.outputs:
             lines[location_of_call(flow, row)].append(_centred(flow, row, call))
     for tried in lines.values():
         last = tried[-1]
@@ -92,8 +92,8 @@ def layers_of_one(flow: Dataflow) -> Iterator[tuple[int, str]]:
     """The last call of each layer or group normalization that always has one value to normalize, in code that trains
     with it; with the words for what it normalizes over."""
     layers: dict[tuple[int | None, str | None], list[tuple[int, str | None]]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) in ("layer_norm", "group_norm") and call.inputs and call.outputs:
+    for row, call in calls_named(flow, ("layer_norm", "group_norm")):
+        if call.inputs and call.outputs:
             path = None if call.scope is None else flow.log.scopes[call.scope].path
             layers[call.call_site, path].append((row, _axes_of_one(flow, call)))
     for tried in layers.values():

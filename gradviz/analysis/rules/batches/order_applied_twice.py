@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, location_of_call, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -65,8 +65,8 @@ class OrderAppliedTwice(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, TakenTwice | None]]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _ORDERS or len(lines[call.call_site]) >= _MAX_TRIED:
+        for row, call in calls_named(flow, _ORDERS):
+            if len(lines[call.call_site]) >= _MAX_TRIED:
                 continue
             backward = next(iter(case.backward_calls.next_after(row, 1)), None)
             if backward is not None and flow.has_step_after(backward) and _is_order(flow, row):

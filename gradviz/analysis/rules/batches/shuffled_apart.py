@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.ordered_alone import ordered_alone
@@ -65,8 +65,8 @@ class ShuffledApart(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[int]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in LOSSES_BY_SAMPLE or len(call.inputs) < _BOTH:
+        for row, call in calls_named(flow, LOSSES_BY_SAMPLE):
+            if len(call.inputs) < _BOTH:
                 continue
             if call.inputs[0].requires_grad and not call.inputs[1].requires_grad and flow.has_step_after(row):
                 lines[call.call_site].append(row)

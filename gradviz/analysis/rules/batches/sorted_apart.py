@@ -9,9 +9,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import (
     at_line,
     call_words,
+    calls_named,
     line_in_function_of,
     location_of_call,
-    plain_name,
     two_lines,
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -71,8 +71,8 @@ class SortedApart(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, CombinedApart | None]]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _SORTS or len(lines[call.call_site]) >= _MAX_TRIED or not call.inputs:
+        for row, call in calls_named(flow, _SORTS):
+            if len(lines[call.call_site]) >= _MAX_TRIED or not call.inputs:
                 continue
             backward = next(iter(case.backward_calls.next_after(row, 1)), None)
             if backward is None or not flow.has_step_after(backward) or call.grad_mode != "enabled":

@@ -125,45 +125,50 @@ class UnseenWrite(Struct, frozen=True):
 
 def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
     """One write for each line that writes, if a recorded graph shows what was saved."""
-    flow = backward_calls.flow
+    calls = backward_calls.flow.log.calls
     nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_key(backward_calls.graphs[graph]))
     reported: set[int | None] = set()
-    for write, call in enumerate(flow.log.calls):
-        if call.call_site in reported or call.raised is not None:
-            continue
-        for target in _written_unseen(flow, write, call):
+    for write, target in _writes(backward_calls.flow):
+        if calls[write].call_site not in reported:
             found = next(_savers(backward_calls, nodes_of, write, target), None)
             if found is not None:
-                reported.add(call.call_site)
+                reported.add(calls[write].call_site)
                 yield found
-                break
 
 
 def writes_beside_the_graph(backward_calls: BackwardCalls) -> Iterator[tuple[int, int, int]]:
     """Writes into results with a history that a backward goes through: the call, the tensor, and that backward."""
     flow = backward_calls.flow
-    for write, call in enumerate(flow.log.calls):
-        for target in _written_unseen(flow, write, call) if call.raised is None else ():
-            made = flow.newest_producer(target, write)
-            is_computed = made is not None and any(
-                use.tensor == target and use.has_grad_fn for use in flow.log.calls[made].outputs
-            )
-            for backward in backward_calls.next_after(write, 1) if is_computed else ():
-                members = backward_calls.reached(backward).members
-                if any(user in members for user in flow.users(target, after=write)):
-                    yield write, target, backward
+    for write, target in _writes(flow):
+        made = flow.newest_producer(target, write)
+        is_computed = made is not None and any(
+            use.tensor == target and use.has_grad_fn for use in flow.log.calls[made].outputs
+        )
+        for backward in backward_calls.next_after(write, 1) if is_computed else ():
+            members = backward_calls.reached(backward).members
+            if any(user in members for user in flow.users(target, after=write)):
+                yield write, target, backward
+
+
+def _writes(flow: Dataflow) -> Iterator[tuple[int, int]]:
+    """Calls that change the memory of tensors without increasing their version counter, with each of these tensors."""
+    if not (flow.rows_of_function(_READ) or flow.rows_of_function(_ASSIGN)):
+        return  # most programs never use .data, and change thousands of tensors
+    for row in sorted({*flow.rows_that_change, *flow.rows_of_function(_ASSIGN)}):
+        call = flow.log.calls[row]
+        if call.raised is None:
+            yield from ((row, target) for target in _written_unseen(flow, row, call))
 
 
 def _written_unseen(flow: Dataflow, row: int, call: Call) -> Iterator[int]:
-    """Tensors whose memory a call changes without increasing their version counter."""
     if call.function == _ASSIGN:
         yield call.inputs[0].tensor
         return
     for use in call.changed:
         views = views_between(flow, use.tensor, row)
         tensors = (use.tensor, *(base for view in views for base in _outputs(flow, view)))
-        for maker in (maker for tensor in tensors for maker in flow.producers(tensor, row)[:1]):
-            if flow.log.calls[maker].function == _READ:
+        for maker in (flow.first_producer(tensor, row) for tensor in tensors):
+            if maker is not None and flow.log.calls[maker].function == _READ:
                 yield flow.log.calls[maker].inputs[0].tensor
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -64,8 +64,8 @@ class GumbelNoise(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _SOFTMAX or not call.live_inputs or not flow.has_step_after(row):
+        for row, call in calls_named(flow, _SOFTMAX):
+            if not call.live_inputs or not flow.has_step_after(row):
                 continue
             noise = _noise_before(flow, row, call.inputs[0].tensor)
             site = None if noise is None else flow.log.calls[noise.row].call_site

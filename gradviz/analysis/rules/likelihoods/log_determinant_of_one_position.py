@@ -7,7 +7,7 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -65,8 +65,8 @@ class LogDeterminantOfOnePosition(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, last = case.dataflow, dict[int | None, int]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _LOGARITHMS and call.live_inputs and flow.has_step_after(row):
+        for row, call in calls_named(flow, _LOGARITHMS):
+            if call.live_inputs and flow.has_step_after(row):
                 last[call.call_site] = row
         for row in last.values():
             applied = applied_map(flow, row)

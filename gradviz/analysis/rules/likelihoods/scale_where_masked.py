@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.masked_exponentials import MaskedScale, masked_scales
@@ -62,8 +62,8 @@ class ScaleWhereMasked(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[MaskedScale | None]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) != "exp" or not call.live_inputs or len(lines[call.call_site]) >= _MAX_TRIED:
+        for row, call in calls_named(flow, ("exp",)):
+            if not call.live_inputs or len(lines[call.call_site]) >= _MAX_TRIED:
                 continue
             backward = next(iter(case.backward_calls.next_after(row, 1)), None)
             if backward is None or not flow.has_step_after(backward):

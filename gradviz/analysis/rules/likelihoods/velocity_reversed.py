@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import is_normal_draw
 from gradviz.analysis.finding import Finding
@@ -65,8 +65,8 @@ class VelocityReversed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+        for row, call in calls_named(flow, _ERRORS):
+            is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             if not is_error or call.call_site in told or not flow.has_step_after(row):
                 continue
             path = _reversed_path(flow, row)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -60,8 +60,8 @@ class ArgumentsSwapped(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, bool]]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _NOT_SYMMETRIC and len(call.inputs) > 1 and flow.has_step_after(row):
+        for row, call in calls_named(flow, _NOT_SYMMETRIC):
+            if len(call.inputs) > 1 and flow.has_step_after(row):
                 lines[call.call_site].append((row, _is_swapped(call)))
         for calls in lines.values():
             if len(calls) >= _MIN_CALLS and all(is_swapped for _, is_swapped in calls):

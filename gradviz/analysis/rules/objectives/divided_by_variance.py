@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -65,8 +65,8 @@ class DividedByVariance(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _DIVIDE or call.call_site in told or not flow.has_step_after(row):
+        for row, call in calls_named(flow, _DIVIDE):
+            if call.call_site in told or not flow.has_step_after(row):
                 continue
             variance = _variance_of_centered(flow, row, call)
             if variance is not None:

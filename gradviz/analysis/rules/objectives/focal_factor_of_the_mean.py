@@ -8,7 +8,7 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -103,8 +103,8 @@ _NUMBERS = frozenset({
 def _own_averages(flow: Dataflow) -> Iterator[list[int]]:
     """By line: averages of the losses of several samples."""
     lines: dict[int | None, list[int]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) not in _AVERAGES or call.kind != "operation" or not call.live_inputs:
+    for row, call in calls_named(flow, _AVERAGES):
+        if call.kind != "operation" or not call.live_inputs:
             continue
         if shape_of(flow, call.outputs[0].tensor) == () and flow.has_step_after(row) and _is_of_losses(flow, row):
             lines[call.call_site].append(row)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -109,8 +109,8 @@ _DRAWS = frozenset(
 def _orders(flow: Dataflow) -> Iterator[list[int]]:
     """By line: the calls that sort something that is neither random nor an order itself."""
     lines: dict[int | None, list[int]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        is_sort = plain_name(call.function) in _SORTS and call.kind == "operation" and call.inputs and call.outputs
+    for row, call in calls_named(flow, _SORTS):
+        is_sort = call.kind == "operation" and call.inputs and call.outputs
         if is_sort and flow.is_by_program(call) and flow.has_step_after(row) and not _is_of_draws(flow, row):
             lines[call.call_site].append(row)
     yield from lines.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -68,9 +68,9 @@ class OverlapNotClamped(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told: set[int | None] = set()
-        for row, call in enumerate(flow.log.calls):
+        for row, call in calls_named(flow, ("mul", "prod")):
             name = plain_name(call.function)
-            if name not in ("mul", "prod") or call.call_site in told:
+            if call.call_site in told:
                 continue
             sides = [_negative_side(flow, use.tensor, row) for use in call.inputs]
             if None in sides or (name == "mul" and len(sides) != _BOTH) or not flow.has_step_after(row):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -65,8 +65,8 @@ class RareClassWeighsLess(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[_Weighted]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) == _FUNCTION and call.live_inputs and flow.has_step_after(row):
+        for row, call in calls_named(flow, (_FUNCTION,)):
+            if call.live_inputs and flow.has_step_after(row):
                 weighted = _weighted(flow, row)
                 if weighted is not None:
                     lines[call.call_site].append(weighted)

@@ -8,7 +8,7 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
@@ -73,9 +73,9 @@ class StraightThroughReversed(Rule):
         told: set[Location | None] = set()
         scaled: dict[int | None, list[tuple[int, int, float]]] = defaultdict(list)
         cancelling: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
+        for row, call in calls_named(flow, ("add", "sub")):
             name = plain_name(call.function)
-            if name not in ("add", "sub") or len(call.inputs) != _BOTH or location_of_call(flow, row) in told:
+            if len(call.inputs) != _BOTH or location_of_call(flow, row) in told:
                 continue
             live, rest = call.inputs if call.inputs[0].requires_grad else reversed(call.inputs)
             kept = _kept_value(flow, live, rest, row, is_subtracted=name == "sub")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -112,8 +112,8 @@ _SCALES = frozenset({"mul", "div", "neg"})
 def _products(flow: Dataflow) -> Iterator[list[int]]:
     """By line: products of one number with a history and a vector without one."""
     lines: dict[int | None, list[int]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) not in ("mul", "div") or call.kind != "operation":
+    for row, call in calls_named(flow, ("mul", "div")):
+        if call.kind != "operation":
             continue
         if len(call.inputs) == _BOTH == len(call.live_inputs) + 1 and flow.is_by_program(call):
             lines[call.call_site].append(row)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
@@ -68,8 +68,8 @@ class MomentumIsGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, frozenset[int]]]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _ADD and call.changed and len(call.inputs) > 1:
+        for row, call in calls_named(flow, _ADD):
+            if call.changed and len(call.inputs) > 1:
                 lines[call.call_site].append((row, _leaves_of_added(flow, row, call)))
         for calls in lines.values():
             # All calls of the line, in several steps.

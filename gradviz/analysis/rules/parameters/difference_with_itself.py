@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -137,8 +137,8 @@ def _lines_of_arrays(case: Case, trained: set[int | None]) -> Iterator[Location]
     it keeps of them."""
     flow = case.dataflow
     steps: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) in _ARRAYS and call.inputs:
+    for row, call in calls_named(flow, _ARRAYS):
+        if call.inputs:
             line = flow.line_of(row)
             if line is not None and flow.log.tensors[call.inputs[0].tensor].storage in trained:
                 steps[line.file][line.line].add(flow.step_before(row))

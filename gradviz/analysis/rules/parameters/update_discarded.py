@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import lru_cache
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
@@ -149,8 +150,13 @@ def _is_of_list(call: Call) -> bool:
 
 def _gives_its_name_away(case: Case, here: Location | None) -> bool:
     """Whether a line is like ``p = p - step``: what the name stood for before can not be meant later."""
+    return _assigns_what_it_reads((case.source_line(here) or "").strip())
+
+
+@lru_cache
+def _assigns_what_it_reads(text: str) -> bool:
     try:
-        body = ast.parse((case.source_line(here) or "").strip()).body
+        body = ast.parse(text).body
     except SyntaxError:  # a line of a statement that is longer
         return False
     if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:

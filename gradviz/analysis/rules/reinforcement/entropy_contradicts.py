@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
@@ -140,8 +140,8 @@ def _targets(case: Case) -> Iterator[_Sum]:
     """Those that are the target of an error, one for each line."""
     flow = case.dataflow
     last: dict[int | None, int] = {}
-    for row, call in enumerate(flow.log.calls):
-        is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+    for row, call in calls_named(flow, _ERRORS):
+        is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
         if is_error and flow.has_step_after(row):
             last[call.call_site] = row
     for row in last.values():

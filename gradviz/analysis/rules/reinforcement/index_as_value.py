@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -61,8 +61,8 @@ class IndexAsValue(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+        for row, call in calls_named(flow, _ERRORS):
+            is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             if not is_error or not flow.has_step_after(row):
                 continue
             taken = _index_in_target(flow, row)

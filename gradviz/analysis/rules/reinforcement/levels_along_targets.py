@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
-from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -65,8 +65,8 @@ class LevelsAlongTargets(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _CHOICES or len(call.inputs) < _BOTH or call.call_site in told:
+        for row, call in calls_named(flow, _CHOICES):
+            if len(call.inputs) < _BOTH or call.call_site in told:
                 continue
             found = _pairs_of(flow, row, call) if call.kind == "operation" and flow.has_step_after(row) else None
             if found is not None:

@@ -8,7 +8,7 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, callers, class_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, calls_named, class_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
@@ -77,8 +77,8 @@ class NextStateIsState(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, int, int]]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+        for row, call in calls_named(flow, _ERRORS):
+            is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             pair = _states(flow, row) if is_error and flow.has_step_after(row) else None
             if pair is not None:
                 lines[call.call_site].append((row, *pair))

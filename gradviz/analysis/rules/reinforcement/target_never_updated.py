@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import callers, calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -69,8 +69,8 @@ class TargetNeverUpdated(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         last: dict[int | None, int] = {}
-        for row, call in enumerate(flow.log.calls):
-            is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+        for row, call in calls_named(flow, _ERRORS):
+            is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             if is_error and flow.has_step_after(row):
                 last[call.call_site] = row
         for row in last.values():

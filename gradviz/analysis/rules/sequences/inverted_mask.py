@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sequences.attention.hiding_masks import HIDING, mask_of
@@ -62,8 +62,8 @@ class InvertedMask(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told: set[int | None] = set()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in HIDING or call.call_site in told or not flow.has_step_after(row):
+        for row, call in calls_named(flow, HIDING):
+            if call.call_site in told or not flow.has_step_after(row):
                 continue
             mask = mask_of(flow, row, call)
             origin = None if mask is None else _origin(case, mask.row, mask.tensor)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -73,8 +73,8 @@ class MaskWithoutEffect(Rule):
         flow = case.dataflow
         healthy: set[int | None] = set()
         found: dict[int | None, Finding] = {}
-        for row, call in enumerate(flow.log.calls):
-            is_softmax = plain_name(call.function) in _SOFTMAXES and bool(call.live_inputs) and bool(call.outputs)
+        for row, call in calls_named(flow, _SOFTMAXES):
+            is_softmax = bool(call.live_inputs) and bool(call.outputs)
             if not is_softmax or call.call_site in healthy or not flow.has_step_after(row):
                 continue
             finding = self._finding_at(case, row, call)
@@ -89,8 +89,8 @@ class MaskWithoutEffect(Rule):
         """Of masks of zeros and ones that a call of torch adds to the scores of attention, one for each line."""
         flow = case.dataflow
         seen = set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _ATTENTION or call.call_site in seen or not call.live_inputs:
+        for row, call in calls_named(flow, _ATTENTION):
+            if call.call_site in seen or not call.live_inputs:
                 continue
             mask = next((use for use in call.inputs if _is_added_mask(flow, row, call, use)), None)
             if mask is None or not flow.has_step_after(row):

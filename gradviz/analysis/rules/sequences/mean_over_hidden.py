@@ -8,7 +8,7 @@ from math import isclose
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import moved_axes
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
-from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -69,8 +69,8 @@ class MeanOverHidden(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _CANDIDATES or call.call_site in told or len(call.live_inputs) != 1:
+        for row, call in calls_named(flow, _CANDIDATES):
+            if call.call_site in told or len(call.live_inputs) != 1:
                 continue
             masked = _masked(flow, row, call)
             if masked is not None and flow.has_step_after(row) and not is_divided_later(flow, row, call):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional, time_axis
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -67,8 +67,8 @@ class OneDirectionOnly(Rule):
         flow = case.dataflow
         found: dict[int | None, _Choice] = {}
         healthy: set[int | None] = set()
-        for row, call in enumerate(flow.log.calls):
-            is_layer = plain_name(call.function) in RECURRENT_LAYERS and is_bidirectional(call)
+        for row, call in calls_named(flow, RECURRENT_LAYERS):
+            is_layer = is_bidirectional(call)
             if not is_layer or call.call_site in healthy or not flow.has_step_after(row):
                 continue
             choice = _only_choice(case, row, call)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.finding import Finding
@@ -77,8 +77,8 @@ class PaddingInSummary(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         lookups: dict[int | None, list[int]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in LOOKUPS and call.live_inputs and flow.has_step_after(row):
+        for row, call in calls_named(flow, LOOKUPS):
+            if call.live_inputs and flow.has_step_after(row):
                 lookups[call.call_site].append(row)
         for rows in lookups.values():
             ids = same_padding([_padding_of(flow.log.calls[row]) for row in rows[:MOST_READ]])

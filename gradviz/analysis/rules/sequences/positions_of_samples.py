@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
@@ -63,8 +63,8 @@ class PositionsOfSamples(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if call.call_site in told or plain_name(call.function) != "add" or len(call.live_inputs) not in (1, _BOTH):
+        for row, call in calls_named(flow, ("add",)):
+            if call.call_site in told or len(call.live_inputs) not in (1, _BOTH):
                 continue
             table = _table_along_first_axis(flow, row, call)
             until = case.histories.backward_after(row)

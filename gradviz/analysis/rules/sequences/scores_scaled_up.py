@@ -7,7 +7,7 @@ from math import isclose, prod, sqrt
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -61,9 +61,9 @@ class ScoresScaledUp(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
+        for row, call in calls_named(flow, ("softmax", _FUSED)):
             name = plain_name(call.function)
-            if name not in ("softmax", _FUSED) or not call.live_inputs or not flow.has_step_after(row):
+            if not call.live_inputs or not flow.has_step_after(row):
                 continue
             scaled = _scaled_in(flow, row, call) if name == _FUSED else _scaled_up(flow, call.inputs[0].tensor, row)
             if scaled is not None and flow.log.calls[scaled[0]].call_site not in told:

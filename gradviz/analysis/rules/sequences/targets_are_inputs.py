@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -80,8 +80,8 @@ class TargetsAreInputs(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[int]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            is_loss = plain_name(call.function) in _LOSSES and len(call.inputs) > 1
+        for row, call in calls_named(flow, _LOSSES):
+            is_loss = len(call.inputs) > 1
             if is_loss and call.inputs[0].requires_grad and flow.has_step_after(row):
                 lines[call.call_site].append(row)
         for rows in lines.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, together
 from gradviz.analysis.finding import Finding
@@ -64,8 +64,8 @@ class NoUnitVectors(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         seen, told = set[int | None](), set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _PRODUCTS or not call.live_inputs or call.call_site in seen:
+        for row, call in calls_named(flow, _PRODUCTS):
+            if not call.live_inputs or call.call_site in seen:
                 continue
             if call.kind != "operation" or not flow.has_step_after(row):
                 continue

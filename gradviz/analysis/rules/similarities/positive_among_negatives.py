@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
@@ -67,8 +67,8 @@ class PositiveAmongNegatives(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told: set[int | None] = set()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _JOINS or call.call_site in told:
+        for row, call in calls_named(flow, _JOINS):
+            if call.call_site in told:
                 continue
             if len(call.inputs) != _PARTS or not all(use.requires_grad for use in call.inputs):
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -84,8 +84,8 @@ class AxesMixedUp(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told: set[Location | None] = set()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _RESHAPES or not call.inputs or not call.outputs:
+        for row, call in calls_named(flow, _RESHAPES):
+            if not call.inputs or not call.outputs:
                 continue
             location = location_of_call(flow, row)
             if location in told or not flow.has_step_after(row):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import REDUCTIONS, axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.reduced_samples import is_reduced_to_samples
@@ -73,8 +73,8 @@ class BatchMeetsLastAxis(Rule):
         flow = case.dataflow
         told: set[int | None] = set()
         lines = set[CallSite | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in SPREAD_BY or call.call_site in told or not flow.has_step_after(row):
+        for row, call in calls_named(flow, SPREAD_BY):
+            if call.call_site in told or not flow.has_step_after(row):
                 continue
             for short, long in spread_along_last(flow, row, call):
                 shape = shape_of(flow, long)

@@ -9,7 +9,14 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    callers,
+    calls_named,
+    line_in_function_of,
+    location_of_call,
+    plain_name,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import is_normal_draw
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -67,8 +74,8 @@ class OtherNoiseAsTarget(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[int]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            is_comparison = plain_name(call.function) in _COMPARE and len(call.inputs) == _SIDES
+        for row, call in calls_named(flow, _COMPARE):
+            is_comparison = len(call.inputs) == _SIDES
             if is_comparison and len(call.live_inputs) == 1 and call.inside is None and flow.has_step_after(row):
                 lines[call.call_site].append(row)
         for rows in lines.values():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import callers, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.tensor_words import tensor_words
@@ -69,8 +69,8 @@ class StepNotGiven(Rule):
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, int | None]]] = defaultdict(list)
         told = _tensors_of_numbers(flow)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _DRAWS and call.outputs and flow.has_step_after(row):
+        for row, call in calls_named(flow, _DRAWS):
+            if call.outputs and flow.has_step_after(row):
                 lines[call.call_site].append((row, _only_mixes(flow, row, call.outputs[0].tensor, told)))
         for drawn in lines.values():
             mixing = drawn[-1][1]

@@ -7,7 +7,7 @@ from math import isclose
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
@@ -68,8 +68,8 @@ class SumOverBatch(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in ("add", "sub") or call.call_site in told or len(call.live_inputs) < 2:
+        for row, call in calls_named(flow, ("add", "sub")):
+            if call.call_site in told or len(call.live_inputs) < 2:
                 continue
             for use, other in (call.live_inputs[:2], call.live_inputs[1::-1]):
                 samples = shape_of(flow, other.tensor)

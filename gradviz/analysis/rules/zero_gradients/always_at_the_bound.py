@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, calls_named, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
@@ -64,8 +64,8 @@ class AlwaysAtTheBound(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, float | None]]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _CLAMPS and call.live_inputs and flow.has_step_after(row):
+        for row, call in calls_named(flow, _CLAMPS):
+            if call.live_inputs and flow.has_step_after(row):
                 lines[call.call_site].append((row, _bound(flow, row, call)))
         for calls in lines.values():
             bounds = {bound for _, bound in calls}

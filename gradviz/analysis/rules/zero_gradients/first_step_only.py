@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional, time_axis
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
@@ -61,8 +61,8 @@ class FirstStepOnly(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[int]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in RECURRENT_LAYERS and call.live_inputs and flow.has_step_after(row):
+        for row, call in calls_named(flow, RECURRENT_LAYERS):
+            if call.live_inputs and flow.has_step_after(row):
                 lines[call.call_site].append(row)
         for rows in lines.values():
             reads = [_only_read(case, row, flow.log.calls[row]) for row in (*rows[:_MOST_CALLS], *rows[-_MOST_CALLS:])]

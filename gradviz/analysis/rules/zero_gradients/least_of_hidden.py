@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -64,8 +64,8 @@ class LeastOfHidden(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[int]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _EXTREMES and call.live_inputs and flow.has_step_after(row):
+        for row, call in calls_named(flow, _EXTREMES):
+            if call.live_inputs and flow.has_step_after(row):
                 lines[call.call_site].append(row)
         for rows in lines.values():
             products = [_product_of_mask(flow, row, flow.log.calls[row]) for row in rows]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import call_words, callers, line_that_gave, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, callers, calls_named, line_that_gave, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
@@ -63,8 +63,8 @@ class NormalizedAlone(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) != "normalize" or not call.live_inputs or call.call_site in told:
+        for row, call in calls_named(flow, ("normalize",)):
+            if not call.live_inputs or call.call_site in told:
                 continue
             shape = shape_of(flow, call.inputs[0].tensor)
             axis = _axis(call)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, names_of
 from gradviz.analysis.finding import Finding, location_of_line
@@ -81,8 +81,8 @@ class RatioAlwaysOne(Rule):
         told = {flow.log.calls[reference.made].call_site for reference in references}
         lines: dict[int | None, list[int | None]] = defaultdict(list)
         """By call site of ``exp``: for each of its calls the row that computed the old value, None if it differs."""
-        for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) == "exp" and call.live_inputs and call.inside is None:
+        for row, call in calls_named(flow, ("exp",)):
+            if call.live_inputs and call.inside is None:
                 lines[call.call_site].append(_old_value_that_is_the_new_one(case, row))
         for rows in lines.values():
             known = [row for row in rows if row is not None]

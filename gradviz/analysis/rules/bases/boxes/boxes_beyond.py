@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.boxes.overlaps import ends_of_overlap
 from gradviz.analysis.rules.bases.boxes.value_bounds import Bounds, bounds_of
@@ -34,8 +34,8 @@ class BoxesBeyond(Struct, frozen=True):
 def boxes_beyond(flow: Dataflow) -> Iterator[BoxesBeyond]:
     """The last overlap of each line at which, every time, the data are far beyond the predictions."""
     lines: dict[int | None, list[BoxesBeyond | None]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) != "sub" or not call.live_inputs or not flow.has_step_after(row):
+    for row, call in calls_named(flow, ("sub",)):
+        if not call.live_inputs or not flow.has_step_after(row):
             continue
         ends = ends_of_overlap(flow, row) if len(lines[call.call_site]) < _MAX_TRIED else None
         if ends is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
@@ -31,8 +31,8 @@ class LostShares(Struct, frozen=True):
 def shares_lost_by_masks(flow: Dataflow) -> Iterator[LostShares]:
     """Where distances are taken if they are more than 0, and if they are less, and no weight is left for 0 itself: the
     number of weights that are not zero is two for each of the other values, and none for these."""
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) != "lt" or not _is_with_zero(call) or not flow.has_step_after(row):
+    for row, call in calls_named(flow, ("lt",)):
+        if not _is_with_zero(call) or not flow.has_step_after(row):
             continue
         distance = call.inputs[0]
         shape, values = shape_of(flow, distance.tensor), flow.values_of(distance, row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -28,12 +28,11 @@ _MAX_SHAPING = 8
 def calls_in_training(flow: Dataflow, functions: frozenset[str]) -> Iterator[list[int]]:
     """By line and function: the calls of these functions that a step may use, of which an argument needs a gradient."""
     lines: dict[tuple[int | None, str], list[int]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        name = plain_name(call.function)
-        if name in functions and call.kind == "operation" and call.live_inputs and flow.is_by_program(call):
+    for row, call in calls_named(flow, functions):
+        if call.kind == "operation" and call.live_inputs and flow.is_by_program(call):
             is_used = bool(call.outputs) and bool(flow.users(call.outputs[0].tensor, row))
             if is_used and flow.has_step_after(row):
-                lines[call.call_site, name].append(row)
+                lines[call.call_site, plain_name(call.function)].append(row)
     yield from lines.values()
 
 

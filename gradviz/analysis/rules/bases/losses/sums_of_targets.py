@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before, value_maker
 from gradviz.graph.call_log import Call, TensorUse
@@ -62,8 +62,8 @@ _LABELS = frozenset({"one_hot", "scatter", "eye", "softmax", "where", "setitem"}
 
 def sums_by_hand(flow: Dataflow) -> Iterator[tuple[int, TensorUse, int]]:
     """The products of targets with log-probabilities that are summed over the classes, with targets and classes."""
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) != "mul" or len(call.inputs) != _TWO or not flow.has_step_after(row):
+    for row, call in calls_named(flow, ("mul",)):
+        if len(call.inputs) != _TWO or not flow.has_step_after(row):
             continue
         for scores, target in (call.inputs, call.inputs[::-1]):
             shape = shape_of(flow, scores.tensor)

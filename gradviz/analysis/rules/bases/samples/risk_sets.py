@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -37,8 +37,8 @@ class RiskSet(Struct, frozen=True):
 
 def risk_sets(flow: Dataflow) -> Iterator[RiskSet]:
     """All of them that a step follows."""
-    for row, call in enumerate(flow.log.calls):
-        is_compared = plain_name(call.function) in ("sub", "div") and len(call.live_inputs) == _BOTH
+    for row, call in calls_named(flow, ("sub", "div")):
+        is_compared = len(call.live_inputs) == _BOTH
         if is_compared and call.kind == "operation" and flow.has_step_after(row):
             summed = _summed(flow, row)
             if summed is not None:

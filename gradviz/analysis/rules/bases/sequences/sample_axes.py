@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS
 from gradviz.analysis.rules.bases.batches.axis_sources import sources_of_axis
@@ -72,8 +72,8 @@ def cell_loops(flow: Dataflow) -> Iterator[CellLoop]:
     """The first loop of each line that calls a recurrent cell in a training."""
     first: dict[int | None, int] = {}
     seen = set[int | None]()
-    for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) not in RECURRENT_CELLS or call.call_site in seen or not call.outputs:
+    for row, call in calls_named(flow, RECURRENT_CELLS):
+        if call.call_site in seen or not call.outputs:
             continue
         before = first.setdefault(call.call_site, row)
         if before == row:

@@ -19,20 +19,26 @@ _PRODUCTS = frozenset({"mul", "dot", "inner", "vdot", "vecdot", "einsum", "tenso
 
 def fitted_values(flow: Dataflow) -> Iterator[tuple[int, int]]:
     """For each error: the prediction and its target, before changes of shape."""
+    squared = _last_squares(flow)
     for row, call in enumerate(flow.log.calls):
-        if len(call.inputs) == _BOTH and len(call.live_inputs) == 1 and _is_error(flow, row, call):
+        if len(call.inputs) == _BOTH and _is_error(row, call, squared) and len(call.live_inputs) == 1:
             live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
             yield tensor_before(flow, live.tensor, row, ALL_VALUES), tensor_before(flow, dead.tensor, row, ALL_VALUES)
 
 
-def _is_error(flow: Dataflow, row: int, call: Call) -> bool:
+def _last_squares(flow: Dataflow) -> dict[int, int]:
+    """For each tensor of which a square or a norm is taken: the last call that does so."""
+    return {use.tensor: row for row, call in enumerate(flow.log.calls) if _squares(call) for use in call.inputs}
+
+
+def _squares(call: Call) -> bool:
+    name = plain_name(call.function)
+    is_product = name in _PRODUCTS and len({use.tensor for use in call.inputs}) == 1 < len(call.inputs)
+    return name in _SQUARES or is_product
+
+
+def _is_error(row: int, call: Call, squared: dict[int, int]) -> bool:
     """Whether a call compares two tensors, or returns their difference, of which a square or a norm is taken."""
     name = plain_name(call.function)
-    if name in _ERRORS:
-        return True
-    users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)) if call.outputs else ()
-    return name == "sub" and any(
-        plain_name(user.function) in _SQUARES
-        or (plain_name(user.function) in _PRODUCTS and len({use.tensor for use in user.inputs}) == 1 < len(user.inputs))
-        for user in users
-    )
+    is_difference = name == "sub" and bool(call.outputs)
+    return name in _ERRORS or (is_difference and squared.get(call.outputs[0].tensor, -1) > row)
