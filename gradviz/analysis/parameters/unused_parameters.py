@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import callers, location_of_call
+from gradviz.analysis.dataflow.call_words import callers, is_in_library, location_of_call
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.refused_calls import refused_roots
 from gradviz.analysis.finding import Location, location_of_line
@@ -28,7 +28,7 @@ class UnusedParameters(Struct, frozen=True):
     instead: int | None = None
     """A parameter of a module that is called twice where this one should have been called."""
     is_of_library: bool = False
-    """True for modules that a library made: its users cannot change that."""
+    """True for modules that a library made, and for results that it computes: its users cannot change that."""
     is_chosen: bool = False
     """True for elements of a list among which the program chooses, as a router does among experts."""
     is_set_by_name: bool = False
@@ -66,7 +66,7 @@ def never_used(
         is_chosen = instead is None and is_one_of_chosen(histories, number)
         key = (
             None if is_chosen else location,
-            _is_made_by_library(histories, number),
+            is_made_by_library(histories, number),
             is_chosen,
             str(line) if location is None and not is_chosen else "",
             set_by_name is not None,
@@ -148,8 +148,8 @@ def losses_of_no_parameter(histories: ParameterHistories) -> Iterator[tuple[int,
 
 
 def _lost_results(histories: ParameterHistories, tensors: Sequence[int]) -> Iterator[UnusedParameters]:
-    groups: dict[Location | None, list[int]] = defaultdict(list)
-    last: dict[Location | None, int] = {}
+    groups: dict[tuple[Location | None, bool], list[int]] = defaultdict(list)
+    last: dict[tuple[Location | None, bool], int] = {}
     for number in tensors:
         # An evaluation cuts, and goes into no loss. What left torch may have come back unseen.
         if any(cut.kind not in ("no_grad", "inference") for cut in histories.flow.cuts_below(number)):
@@ -157,10 +157,11 @@ def _lost_results(histories: ParameterHistories, tensors: Sequence[int]) -> Iter
         uses = [row for row in histories.forward_uses(number) if _is_live(histories, row, number)]
         if uses:
             location, row = _where_it_is_lost(histories, number, uses[-1])
-            groups[location].append(number)
-            last.setdefault(location, row)
-    for location, tensors in groups.items():
-        yield UnusedParameters(tuple(tensors), location, last[location])
+            key = location, is_in_library(histories.flow, row)
+            groups[key].append(number)
+            last.setdefault(key, row)
+    for key, tensors in groups.items():
+        yield UnusedParameters(tuple(tensors), key[0], last[key], is_of_library=key[1])
 
 
 def used_on_other_threads(histories: ParameterHistories) -> tuple[int, ...]:
@@ -296,7 +297,7 @@ def _where_it_is_lost(histories: ParameterHistories, number: int, use: int) -> t
     return own, last
 
 
-def _is_made_by_library(histories: ParameterHistories, number: int) -> bool:
+def is_made_by_library(histories: ParameterHistories, number: int) -> bool:
     """Whether the code that made the module belongs neither to the user nor to torch."""
     row = histories.made_by(number)
     site = histories.log.calls[row].call_site if row is not None else None

@@ -243,8 +243,9 @@ def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
 
 
 def _name_rank(name: str) -> tuple[bool, bool, int]:
-    """Lower is better. In a notebook, values that were shown are also called ``_``, ``_5`` and ``_oh[5]``."""
-    return name.startswith("_"), name == "self" or name.startswith("self."), len(name)
+    """Lower is better. In a notebook, values that were shown are also called ``_``, ``_5`` and ``_oh[5]``; a function
+    around another one has its values in ``args[0]``."""
+    return name.startswith(("_", "args[", "kwargs[")), name == "self" or name.startswith("self."), len(name)
 
 
 def _variable_rank(name: str) -> tuple[bool, bool, bool]:

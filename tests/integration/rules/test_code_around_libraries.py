@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -430,3 +431,52 @@ def test_code_of_public_programs_is_not_told(case: str, tmp_path: Path) -> None:
 def test_code_that_looks_like_a_mistake_of_names_or_counts_is_right(case: str, tmp_path: Path) -> None:
     found = {each.cause for each in alarms(HEAD + RIGHT[case], tmp_path)}
     assert found.isdisjoint({"added_to_itself", "difference_with_itself", "schedule_counts_batches"})
+
+
+ENCODER = """
+import torch
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.pooler = torch.nn.Linear(4, 8), torch.nn.Linear(8, 8)
+    def forward(self, x):
+        h = self.words(x).relu()
+        return h, {pooled}
+"""
+POOLED = """
+import sys
+sys.path.insert(0, {folder!r})
+{encoder}
+model, head = Encoder(), nn.Linear(8, 2)
+optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=0.01)
+for step in range(3):
+    x = torch.randn(8, 5, 4)
+    h, pooled = model(x)
+    loss = F.cross_entropy(head(h.mean(1)), (x[:, 0, 0] > 0).long())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("is_of_library", "severity"), [(True, "note"), (False, "warning")])
+@pytest.mark.parametrize(
+    ("pooled", "cause"),
+    [
+        ("self.pooler(h[:, 0]).tanh()", "unused_parameter"),
+        # What becomes of the numbers cannot be known.
+        ("self.pooler(h[:, 0]).tanh().tolist()", "step_without_effect"),
+    ],
+)
+def test_what_only_a_library_computes_and_no_loss_uses_is_a_note(
+    pooled: str, cause: str, is_of_library: bool, severity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    source = ENCODER.format(pooled=pooled)
+    (library / "encoders.py").write_text(source)
+    monkeypatch.delitem(sys.modules, "encoders", raising=False)
+    encoder = "from encoders import Encoder" if is_of_library else source
+    found = findings(HEAD + POOLED.format(folder=str(library), encoder=encoder), tmp_path)
+    assert [(each.cause, each.severity) for each in found] == [(cause, severity)]
+    assert found[0].tensors == ("model.pooler.weight", "model.pooler.bias")

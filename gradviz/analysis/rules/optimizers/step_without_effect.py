@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
+from gradviz.analysis.parameters.unused_parameters import is_made_by_library
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.computed_rates import lines_of_computed_rates
@@ -138,9 +139,12 @@ class StepWithoutEffect(Rule):
         elif group.reason == "lost":
             location = _line_that_writes(case, group) or location
         words = _WORDS[group.reason]
+        # A model of a library may have more than a program needs, as the head of an encoder.
+        is_extra = group.reason == "no backward" and all(is_made_by_library(histories, each) for each in group.tensors)
+        is_sure = group.steps >= _MIN_STEPS and group.reason not in _MAY_BE_RIGHT and not is_extra
         return self.finding(
             f"{histories.together(group.tensors)} {verb} the same values after {steps} as before: {words[0]}",
-            severity="note" if group.steps < _MIN_STEPS or group.reason in _MAY_BE_RIGHT else "warning",
+            severity="warning" if is_sure else "note",
             symptom="grad_none" if group.reason in ("no backward", "returned") else "grad_wrong",
             why=words[1],
             fix=words[2],

@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.overwritten_variables import overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.finding import Finding, Location, Severity, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rule import Rule
@@ -123,6 +123,7 @@ class UnusedRule(Rule):
         histories = case.histories
         lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
         hidden = hidden_code(histories)
+        severity: Severity = "warning"
         what, why = "no loss uses the result", _RESULT_IS_LOST
         if lost is not None:
             what += f": {lost.variable} is assigned again before anything reads it"
@@ -134,10 +135,17 @@ class UnusedRule(Rule):
             fix = (
                 "compute with the result itself: F.linear(x, weight), or torch.func.functional_call(model, weights, x)"
             )
+        elif group.is_of_library:
+            severity = "note"
+            fix = (
+                "nothing, if that model computes more than this loss needs; else use the result, or take these "
+                "parameters out of the optimizer"
+            )
         else:
             fix = "use the result, or remove the computation"
         return self.finding(
             f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but {what}",
+            severity=severity,
             symptom="grad_none",
             why=why,
             fix=fix,
