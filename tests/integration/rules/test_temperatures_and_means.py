@@ -37,6 +37,11 @@ OF_ONE_SIDE = (
     "    soft = torch.stack([soft[i] for i in range(8)])\n"
     "    loss = F.kl_div(student(x).log_softmax(1), soft, reduction='batchmean')  # HERE",
 )
+OF_THE_STUDENT = (
+    "p = teacher(x).softmax(1).detach()  # HERE\n"
+    "    loss = F.kl_div(F.log_softmax(student(x) / 4, 1), p, reduction='batchmean') * 4 * 4",
+    "p = torch.softmax(teacher(x).detach(), 1)  # HERE\n    loss = 16 * F.cross_entropy(student(x).div(4.0), p)",
+)
 OF_BOTH_SIDES = (
     "loss = F.kl_div(F.log_softmax(student(x) / T, 1), F.softmax(answers / T, 1), reduction='batchmean')",
     "loss = F.kl_div(F.log_softmax(student(x), 1), F.softmax(answers, 1), reduction='batchmean')",
@@ -49,11 +54,13 @@ OF_BOTH_SIDES = (
     "    loss = -(weight * student(x).log_softmax(1)).sum(1).mean()",
     "loss = F.cross_entropy(student(x) / 0.1, F.softmax(answers / 2, dim=1))",
     "loss = F.cross_entropy(student(x), answers.argmax(1))",
+    # A temperature of the trained logits alone, as of cosines, without the square that goes with a teacher's.
+    "loss = F.kl_div(F.log_softmax(student(x) / 2, 1), teacher(x).softmax(1).detach(), reduction='batchmean')",
 )
 
 
-@pytest.mark.parametrize("loss", OF_ONE_SIDE)
-def test_a_temperature_of_the_teacher_alone_is_told(loss: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("loss", (*OF_ONE_SIDE, *OF_THE_STUDENT))
+def test_a_temperature_of_one_side_is_told(loss: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + DISTILLATION.format(loss=loss) + TRAIN, "other_temperature", tmp_path)
 
 

@@ -15,14 +15,15 @@ from gradviz.graph.call_log import Call, TensorUse
 
 
 class OtherTemperature(Rule):
-    """The logits of a teacher are divided by a temperature, and those of the student are not.
+    """The logits of a teacher are divided by a temperature, and those of the student are not, or the other way round.
 
     What it finds
     -------------
     ``kl_div()`` or ``cross_entropy()`` against the softmax of logits that were divided by a temperature above 1, where
     the trained logits reach it as they are; also where the divergence is written as a sum of products, the softmax with
-    ``logsumexp()`` or ``exp()``, and where the targets were computed beforehand for all samples. Also logits that were
-    multiplied by a number whose square the loss is multiplied by.
+    ``logsumexp()`` or ``exp()``, and where the targets were computed beforehand for all samples. Also the other way
+    round, where the loss is multiplied by the square of the temperature, and logits that were multiplied by a number
+    whose square the loss is multiplied by.
 
     Why it matters
     --------------
@@ -67,6 +68,9 @@ class OtherTemperature(Rule):
         for rows in calls_in_training(flow, frozenset({"kl_div", "cross_entropy"}) | _PRODUCTS):
             found = ((row, *_sides(flow, row)) for row in dict.fromkeys((*rows[:-_TRIED:-1], *rows[:_TRIED])))
             row, model, teacher = next((each for each in found if each[2] is not None), (rows[-1], None, None))
+            hard = None if teacher is not None else _of_student_only(flow, rows[-1])
+            if hard is not None:
+                yield self._of_student(flow, *hard)
             if teacher is not None and _is_squared_after(flow, row, 1 / teacher[1]):
                 yield self._turned(flow, *teacher)
             if model is None or teacher is None or teacher[1] <= 1:
@@ -88,6 +92,20 @@ class OtherTemperature(Rule):
             evidence={"temperature": temperature},
         )
 
+    def _of_student(self, flow: Dataflow, teacher: int, student: int, temperature: float) -> Finding:
+        location, softened = location_of_call(flow, teacher), location_of_call(flow, student)
+        return self.finding(
+            f"the trained logits are divided by {temperature:g}{at_line(softened)}, and the loss is multiplied by its "
+            "square, but the targets are the softmax of logits that are not divided by anything",
+            symptom="grad_wrong",
+            why="softened, the trained logits must be that many times larger to reach the same targets, and wrong "
+            "answers that are nearly right stay hidden",
+            fix=f"divide the logits of the targets by the same temperature: softmax(logits / {temperature:g}, dim=-1)",
+            location=location,
+            symptom_location=softened if softened != location else None,
+            evidence={"temperature": temperature},
+        )
+
     def _finding(self, flow: Dataflow, student: int, teacher: int, temperature: float) -> Finding:
         location, softened = location_of_call(flow, student), location_of_call(flow, teacher)
         return self.finding(
@@ -103,13 +121,21 @@ class OtherTemperature(Rule):
 
 
 def _is_squared_after(flow: Dataflow, row: int, factor: float) -> bool:
-    """Whether the result of a loss is multiplied by the square of a factor above one."""
-    outputs = flow.log.calls[row].outputs
-    users = (flow.log.calls[user] for use in outputs for user in flow.users(use.tensor, row))
-    numbers = [number_of(call, *OPERAND, missing=0.0) for call in users if plain_name(call.function) == "mul"]
-    return factor > 1 and any(abs(number - factor**2) < _ROUNDING * number for number in numbers)
+    """Whether the result of a loss is multiplied by the square of a factor above one, perhaps by the factor twice."""
+    product, tensors = 1.0, [use.tensor for use in flow.log.calls[row].outputs]
+    for _ in range(_MAX_FACTORS):
+        users = (flow.log.calls[user] for tensor in tensors for user in flow.users(tensor, row))
+        scaled = next((call for call in users if plain_name(call.function) == "mul" and len(call.inputs) == 1), None)
+        if scaled is None or factor <= 1:
+            return False
+        product *= number_of(scaled, *OPERAND, missing=0.0)
+        if abs(product - factor**2) < _ROUNDING * factor**2:
+            return True
+        tensors = [use.tensor for use in scaled.outputs]
+    return False
 
 
+_MAX_FACTORS = 3
 _ROUNDING = 1e-6
 _SOFTMAXES = frozenset({"softmax", "log_softmax"})
 _PRODUCTS = frozenset({"mul", "einsum", "dot", "vecdot"})
@@ -122,13 +148,29 @@ _TRIED = 4
 
 def _sides(flow: Dataflow, row: int) -> tuple[TensorUse | None, tuple[int, float] | None]:
     """What a loss trains, and the softmax of its targets with its temperature."""
-    call = flow.log.calls[row]
-    if plain_name(call.function) in _PRODUCTS:
-        model, target = _factors(call)
-    else:
-        model, target = (argument(call, *each) for each in ((0, "input"), (1, "target")))
+    model, target = _model_and_target(flow.log.calls[row])
     is_fixed = target is not None and not target.requires_grad
     return model, _softened(flow, target, row) if target is not None and is_fixed else None
+
+
+def _of_student_only(flow: Dataflow, row: int) -> tuple[int, int, float] | None:
+    """The softmax of the targets, which has no temperature, and that of what is trained, with its own one, by whose
+    square the loss is multiplied."""
+    model, target = _model_and_target(flow.log.calls[row])
+    if model is None or target is None or target.requires_grad:
+        return None
+    student, teacher = _last_softmax(flow, model, row), _softmax_of_targets(flow, target, row)
+    temperature = None if student is None else _divisor(flow, *student)
+    if student is None or teacher is None or temperature is None or temperature <= 1:
+        return None
+    is_hard = _divisor(flow, *teacher) is None and _is_squared_after(flow, row, temperature)
+    return (teacher[0], student[0], temperature) if is_hard else None
+
+
+def _model_and_target(call: Call) -> tuple[TensorUse | None, TensorUse | None]:
+    if plain_name(call.function) in _PRODUCTS:
+        return _factors(call)
+    return argument(call, 0, "input"), argument(call, 1, "target")
 
 
 def _factors(call: Call) -> tuple[TensorUse | None, TensorUse | None]:
@@ -174,12 +216,17 @@ def _softmax(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
     return (row, made[1].inputs[0].tensor) if made is not None and is_exp and is_own_sum else None
 
 
-def _softened(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, float] | None:
-    """The softmax that made targets, and the temperature; also of samples that were put together to a batch."""
+def _softmax_of_targets(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, int] | None:
+    """The softmax that made targets, with its logits; also of samples that were put together to a batch."""
     made = value_maker(flow, use.tensor, row, through=_KEEPS)
     while made is not None and plain_name(made[1].function) in _COLLECTS:
         made = value_maker(flow, made[1].inputs[0].tensor, made[0], through=_KEEPS)
-    softmax = None if made is None else _softmax(flow, *made)
+    return None if made is None else _softmax(flow, *made)
+
+
+def _softened(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, float] | None:
+    """The softmax that made targets, and the temperature."""
+    softmax = _softmax_of_targets(flow, use, row)
     divisor = None if softmax is None else _divisor(flow, *softmax)
     return None if softmax is None or divisor is None else (softmax[0], divisor)
 
