@@ -57,6 +57,11 @@ class Parameter(Struct, frozen=True, omit_defaults=True):
     part_of: str = ""
     """The name of the flat parameter that `FullyShardedDataParallel` made of it and others: the graph has that one."""
 
+    @property
+    def is_trained_elsewhere(self) -> bool:
+        """Whether its gradient may come from other ranks: a wrapper adds theirs, or this process has nothing of it."""
+        return self.gets_reduced_gradient or (self.sharding is not None and 0 in self.sharding.shape)
+
 
 class ScriptError(Struct, frozen=True, omit_defaults=True):
     """How the user's program failed."""

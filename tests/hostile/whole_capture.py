@@ -168,6 +168,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 epsilons=(1e-8,),
                 made_rates=(0.1,),
                 levelled_steps=2,
+                own_state_at=0,
             )
             for each in calls.optimizers
         ),
@@ -176,7 +177,27 @@ def whole_call_log(calls: CallLog) -> CallLog:
         idle_attributes=(IdleAttribute("require_grad", True, "net", True, (1,), (("/project/train.py", 7),)),),
         repeated_modules=(RepeatedModule("net", "Sequential", "Linear", 3, 4, 0, (1,), is_of_names=True),),
         schedules=(
-            Schedule("StepLR", 0, 0, 4, True, 2, True, True, 0.1, 0.01, 0.05, 30, 4, 12, "min", ((0, 0.5),), 0.1, 1.0),
+            Schedule(
+                "StepLR",
+                0,
+                0,
+                4,
+                True,
+                2,
+                True,
+                True,
+                0.1,
+                0.01,
+                0.05,
+                30,
+                4,
+                12,
+                "min",
+                ((0, 0.5),),
+                0.1,
+                1.0,
+                (0.05, 0.1),
+            ),
         ),
         loaders=(MadeLoader(0, True),),
     )

@@ -92,10 +92,10 @@ class UnusedParameter(UnusedRule):
         if _waits_in_vain(case.capture.error):
             yield from self._distributed(histories)
             return
-        reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
+        elsewhere = {name for each in case.capture.parameters if each.is_trained_elsewhere for name in each.names}
         copies = copies_in_optimizers(histories, forgotten_parameters(histories))
         without_path = {number for found in case.cut_off for number in found.tensors}
-        for group in _without(reduced, histories, never_used(histories, case.source_line)):
+        for group in _without(elsewhere, histories, never_used(histories, case.source_line)):
             if not (copies.keys() | without_path) >= set(group.tensors):
                 yield from self.never_used(case, group)
         for term in case.lost_terms:
@@ -105,12 +105,12 @@ class UnusedParameter(UnusedRule):
         if case.capture.error is None:
             explained = {number for term in case.lost_terms for number in term.parameters}
             explained.update(number for found in case.cut_off for number in found.tensors)
-            for group in _without(reduced, histories, used_for_nothing(histories, explained)):
+            for group in _without(elsewhere, histories, used_for_nothing(histories, explained)):
                 yield self.used_for_nothing(case, group)
             for cut, tensors in cut_before_hidden_code(histories, explained):
                 yield self.cut_before_hidden_code(histories, cut, tensors)
-            if elsewhere := used_on_other_threads(histories):
-                yield self.used_on_other_threads(histories, elsewhere)
+            if on_threads := used_on_other_threads(histories):
+                yield self.used_on_other_threads(histories, on_threads)
 
     def _nothing_in_loss(self, case: Case, row: int, root: int) -> Finding:
         histories = case.histories
@@ -185,11 +185,11 @@ class UnusedParameter(UnusedRule):
 
 
 def _without(
-    reduced: Collection[str], histories: ParameterHistories, groups: Iterable[UnusedParameters]
+    elsewhere: Collection[str], histories: ParameterHistories, groups: Iterable[UnusedParameters]
 ) -> Iterator[UnusedParameters]:
-    """The groups without parameters that another rank uses: they got a gradient from there."""
+    """The groups without parameters that another rank trains."""
     for group in groups:
-        tensors = tuple(each for each in group.tensors if not {*histories.tensor(each).names} & {*reduced})
+        tensors = tuple(each for each in group.tensors if not {*histories.tensor(each).names} & {*elsewhere})
         if tensors:
             yield replace(group, tensors=tensors)
 
