@@ -131,7 +131,14 @@ SHIFTED = (
     "inputs, labels = tokens[:, :-1], tokens[:, 1:]  # HERE",
     "loss = loss_of(head(mix(embed(inputs))[0]), labels)",
 )
+SHIFTED_AND_PADDED = (
+    "texts = [torch.randint(1, 30, (int(n),)) for n in torch.randint(6, 12, (6,))]\n"
+    "    pairs = [(text[:-1], text[1:]) for text in texts]  # HERE\n"
+    "    inputs = nn.utils.rnn.pad_sequence([each for each, _ in pairs], batch_first=True)\n"
+    "    labels = nn.utils.rnn.pad_sequence([each for _, each in pairs], batch_first=True, padding_value=-100)"
+)
 SHIFTED_ONCE = {
+    "before it is padded": (SHIFTED_AND_PADDED, "loss = F.cross_entropy(head(mix(embed(inputs))[0]).mT, labels)"),
     "in the loss": ("", "loss = loss_of(head(mix(embed(tokens))[0]), tokens)"),
     "by the program": (SHIFTED[0], "loss = F.cross_entropy(head(mix(embed(inputs))[0]).mT, labels)"),
     "a head for each of the next two tokens": (
@@ -390,8 +397,9 @@ def test_a_loss_that_is_divided_once_is_left_alone(case: str, tmp_path: Path) ->
     assert alarms(_accumulated(*DIVIDED_ONCE[case]), tmp_path) == []
 
 
-def test_labels_that_the_loss_shifts_once_more_are_told(tmp_path: Path) -> None:
-    script = HEAD + LANGUAGE_MODEL.format(given=SHIFTED[0], loss=SHIFTED[1])
+@pytest.mark.parametrize("given", [SHIFTED[0], SHIFTED_AND_PADDED])
+def test_labels_that_the_loss_shifts_once_more_are_told(given: str, tmp_path: Path) -> None:
+    script = HEAD + LANGUAGE_MODEL.format(given=given, loss=SHIFTED[1])
     assert_first_alarm(script, "targets_shifted_twice", tmp_path)
 
 

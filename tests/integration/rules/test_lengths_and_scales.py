@@ -78,6 +78,45 @@ def test_schedules_that_count_what_steps_them_are_right(
     assert not alarms(_script(made, each_batch, each_epoch), tmp_path)
 
 
+ACCUMULATED = """
+from torch.optim import lr_scheduler as schedules
+model = nn.Linear(4, 1)
+opt = torch.optim.AdamW(model.parameters(), lr=0.01)
+{made}
+for i in range({batches}):
+    (model(torch.randn(8, 4)).square().mean() / 4).backward()
+    if i % 4 == 3:
+        opt.step()
+        opt.zero_grad()
+        sch.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "sch = schedules.OneCycleLR(opt, 0.1, total_steps=48)  # HERE",
+        "sch = schedules.CosineAnnealingLR(opt, 6 * 8)  # HERE",
+        "sch = schedules.LinearLR(opt, 1.0, 0.0, total_iters=48)  # HERE",
+    ],
+)
+def test_a_schedule_for_all_batches_of_accumulated_steps_is_told(made: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + ACCUMULATED.format(made=made, batches=48), "schedule_counts_batches", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("made", "batches"),
+    [
+        ("sch = schedules.OneCycleLR(opt, 0.1, total_steps=48 // 4)", 48),
+        ("sch = schedules.CosineAnnealingLR(opt, 200)", 48),
+        # A training that ends before the cycle does.
+        ("sch = schedules.OneCycleLR(opt, 0.1, total_steps=48)", 32),
+    ],
+)
+def test_a_schedule_for_the_steps_and_a_longer_one_are_right(made: str, batches: int, tmp_path: Path) -> None:
+    assert not alarms(HEAD + ACCUMULATED.format(made=made, batches=batches), tmp_path)
+
+
 LOADER = """
 from torch.utils.data import DataLoader, TensorDataset
 loader = DataLoader(TensorDataset(x, y), batch_size=8)

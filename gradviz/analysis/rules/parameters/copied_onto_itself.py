@@ -78,7 +78,9 @@ class CopiedOntoItself(Rule):
             for each in flow.lists.singles(row) if first is not None and row > first and len(call.inputs) > 1 else ():
                 if len(each.inputs) > 1 and _is_of_itself(case, row, each):
                     by_line[location_of_call(flow, row)].append((row, each))
-        told = [self._finding(case, location, calls) for location, calls in by_line.items()]
+        found = (self._finding(case, location, calls) for location, calls in by_line.items())
+        # A copy that one line keeps may be averaged on one line and given back on another.
+        told = list({(each.location, each.message): each for each in found}.values())
         yield from told
         for second in second_names(histories, case.capture.sources):
             if second.location not in [each.location for each in told]:

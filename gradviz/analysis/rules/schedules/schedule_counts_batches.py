@@ -25,8 +25,9 @@ class ScheduleCountsBatches(Rule):
     ``OneCycleLR``, ``CosineAnnealingLR``, ``LinearLR`` and ``PolynomialLR`` whose length (``total_steps``, ``T_max``,
     ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
     fewer, in a program that ran to its end; and schedules whose length, milestones or function the program computes
-    with its number of batches in an epoch, also rates that it sets itself. A schedule of another length is left alone:
-    it may be meant for a longer training.
+    with its number of batches in an epoch, also rates that it sets itself; and those that are made for the number of
+    backward calls, of which several make one step. A schedule of another length is left alone: it may be meant for a
+    longer training.
 
     Why it matters
     --------------
@@ -71,6 +72,9 @@ class ScheduleCountsBatches(Rule):
             if is_candidate and (_is_for_all_steps(schedule) or _is_of_batches(case, schedule)):
                 told.add(schedule.optimizer)
                 yield self._finding(case, schedule)
+            elif schedule.optimizer not in told and (calls := _backwards_it_counts(case, schedule)):
+                told.add(schedule.optimizer)
+                yield self._of_accumulated(case, schedule, calls)
         with_schedule = {schedule.optimizer for schedule in case.dataflow.log.schedules}
         for number, optimizer in enumerate(case.dataflow.log.optimizers):
             location = _set_by_hand(case, optimizer) if number not in with_schedule else None
@@ -78,12 +82,25 @@ class ScheduleCountsBatches(Rule):
                 yield self._by_hand(optimizer, location)
                 return
 
+    def _of_accumulated(self, case: Case, schedule: Schedule, calls: int) -> Finding:
+        optimizer = case.dataflow.log.optimizers[schedule.optimizer]
+        each = round(calls / schedule.optimizer_steps)
+        return self.finding(
+            f"{schedule.class_name} of {optimizer_words(optimizer)} {_made_for(schedule)}, as many as there are "
+            f"backward calls, but the optimizer makes {schedule.optimizer_steps:,}, one for {each:,} of "
+            f"them{_rates(optimizer)}",
+            symptom="grad_wrong",
+            why="its length counts batches, and the gradients of several batches are added up for each step",
+            fix=f"make it for the steps: divide the number of batches by the {each:,} batches of a step",
+            location=case.location_of_site(schedule.call_site),
+            evidence={"length": schedule.length, "steps": schedule.optimizer_steps, "backward_calls": calls},
+        )
+
     def _by_hand(self, optimizer: LoggedOptimizer, location: Location) -> Finding:
-        rates = [rate for rate in (optimizer.first_rate, *optimizer.learning_rates[:1]) if rate is not None]
         return self.finding(
             "the learning rate that is set here is computed with the number of batches, but "
             f"{optimizer_words(optimizer)} makes {optimizer.steps:,} steps with {optimizer.rate_changes + 1:,} rates"
-            + (f": it begins at {rates[0]:.3g} and ends at {rates[1]:.3g}" if len(rates) > 1 else ""),
+            f"{_rates(optimizer)}",
             symptom="grad_wrong",
             why="its length counts batches, and it is asked once for each epoch",
             fix="set the rate before each step, in the loop over batches, or compute it with the number of epochs",
@@ -95,11 +112,9 @@ class ScheduleCountsBatches(Rule):
         optimizer = case.dataflow.log.optimizers[schedule.optimizer]
         made = case.location_of_site(schedule.call_site)
         stepped = line_that_steps_this(case, made)
-        rates = [rate for rate in (optimizer.first_rate, *optimizer.learning_rates[:1]) if rate is not None]
         return self.finding(
             f"{schedule.class_name} of {optimizer_words(optimizer)} {_made_for(schedule)}, but is stepped "
-            f"{schedule.moves:,} times while the optimizer makes {schedule.optimizer_steps:,}"
-            + (f": the learning rate begins at {rates[0]:.3g} and ends at {rates[1]:.3g}" if len(rates) > 1 else ""),
+            f"{schedule.moves:,} times while the optimizer makes {schedule.optimizer_steps:,}{_rates(optimizer)}",
             symptom="grad_wrong",
             why="its length counts batches, and it is stepped once for each epoch",
             fix=f"step the schedule behind each {optimizer_words(optimizer)}.step(), or give it the number of epochs",
@@ -132,6 +147,11 @@ def _set_by_hand(case: Case, optimizer: LoggedOptimizer) -> Location | None:
     return found[0] if len(found) == 1 else None
 
 
+def _rates(optimizer: LoggedOptimizer) -> str:
+    rates = [rate for rate in (optimizer.first_rate, *optimizer.learning_rates[:1]) if rate is not None]
+    return f": the learning rate begins at {rates[0]:.3g} and ends at {rates[1]:.3g}" if len(rates) > 1 else ""
+
+
 def _made_for(schedule: Schedule) -> str:
     return "counts batches" if schedule.length is None else f"is made for {schedule.length:,} steps"
 
@@ -149,6 +169,22 @@ def _is_for_all_steps(schedule: Schedule) -> bool:
     length, steps = schedule.length, schedule.optimizer_steps
     is_of_length = schedule.class_name in _MADE_FOR_A_LENGTH and length is not None
     return is_of_length and abs((length or 0) - steps) <= _MAX_DIFFERENCE * steps
+
+
+def _backwards_it_counts(case: Case, schedule: Schedule) -> int | None:
+    """How many backward calls a schedule was made for, that is stepped with its optimizer, once for several of them."""
+    length, moves, steps = schedule.length, schedule.moves, schedule.optimizer_steps
+    histories = case.histories
+    held = histories.held_by(schedule.optimizer)
+    calls = sum(not held.isdisjoint(reached) for reached in histories.reached_by.values())
+    is_stepped_with_it = moves is not None and steps >= _MIN_MOVES and abs(moves - steps) <= 1
+    is_of_length = schedule.class_name in _MADE_FOR_A_LENGTH and length is not None
+    if not is_stepped_with_it or not is_of_length or calls < _TWICE * steps:
+        return None
+    return calls if abs((length or 0) - calls) <= _MAX_DIFFERENCE * calls / _STEPS_OF_EACH_MOVE else None
+
+
+_TWICE = 2
 
 
 def _is_of_batches(case: Case, schedule: Schedule) -> bool:

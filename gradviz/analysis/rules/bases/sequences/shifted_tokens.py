@@ -79,7 +79,7 @@ def _step(flow: Dataflow, row: int, call: Call, name: str) -> _Step | None:
         return _indexed(flow, row, call, given, made)
     if name == "index_select":
         return _Step(call.inputs[0].tensor, None, (call.inputs[1].tensor,))
-    if name == "stack":
+    if name in ("stack", "pad_sequence"):
         return _Step(call.inputs[0].tensor, None, (len(call.inputs),))
     start = call.scalars.get("2", call.scalars.get("start"))
     if name == "narrow" and type(start) is int:
