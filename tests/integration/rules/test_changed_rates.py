@@ -101,6 +101,18 @@ class Either:
             plateau.step(1.0)
 train(opt, Either(), nothing)
 """,
+    "a plateau that is stepped after the warm-up, as it is advised": """
+warmup = lr_scheduler.LambdaLR(opt, warm)
+plateau = lr_scheduler.ReduceLROnPlateau(opt, factor=0.1, patience=0)
+class Both:
+    def step(self):
+        self.steps = getattr(self, "steps", 0) + 1
+        if self.steps < 4:
+            warmup.step()
+        elif self.steps % 4 == 0:
+            plateau.step(1.0 + self.steps)
+train(opt, Both(), nothing)
+""",
     "another optimizer steps in between": """
 other = nn.Linear(4, 1)
 second = torch.optim.SGD(other.parameters(), lr=0.1)
