@@ -91,7 +91,7 @@ class ChangedRateLost(Rule):
             fix="change the rates that it begins with as well: schedule.base_lrs = [0.5 * rate for rate in "
             "schedule.base_lrs]; or let one schedule compute both factors"
             if other is None
-            else f"step {schedule.class_name} only until its part, such as a warm-up, is over, and {other} only after that",
+            else f"step {schedule.class_name} only until its part, such as a warm-up, is over, and {other} only then",
             location=location,
             symptom_location=made,
             evidence={"set_to": rate, "replaced_by": back},
