@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
 from gradviz.analysis.rules.bases.sequences.attention.hiding_masks import HIDING, mask_of
+from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
 from gradviz.graph.call_log import Call
 
 
@@ -21,7 +24,8 @@ class InvertedMask(Rule):
     Attention whose mask was made from token numbers or from lengths, and is the wrong way round: ``tokens != pad``, or
     ``positions < lengths``, where True hides (``key_padding_mask``, ``masked_fill(mask, -inf)``,
     ``where(mask, -1e9, scores)``, ``scores - 1e9 * mask``); ``tokens == pad`` where True shows
-    (``scaled_dot_product_attention``, ``where(mask, scores, -1e9)``, ``scores + mask.log()``).
+    (``scaled_dot_product_attention``, ``where(mask, scores, -1e9)``, ``scores + mask.log()``). Also errors of tokens
+    that are multiplied by ``tokens == pad``, or chosen with it, where an embedding says what padding is.
 
     Why it matters
     --------------
@@ -74,6 +78,22 @@ class InvertedMask(Rule):
                 continue
             told.add(call.call_site)
             yield self._finding(case, row, origin[0], hides)
+        for rows in calls_in_training(flow, _SELECTS):
+            compared = _padding_counted(flow, rows[-1])
+            if compared is not None:
+                yield self._of_loss(flow, rows[-1], compared)
+
+    def _of_loss(self, flow: Dataflow, row: int, compared: int) -> Finding:
+        location, made = two_lines(flow, compared, row)
+        return self.finding(
+            f"the loss{at_line(made)} counts only padding: the mask is True for padding (==), and the errors are "
+            "multiplied by it, or chosen with it",
+            symptom="grad_wrong",
+            why="the model learns to write padding behind a text, and nothing of the text itself",
+            fix="invert the mask: tokens != padding",
+            location=location,
+            symptom_location=made,
+        )
 
     def _finding(self, case: Case, row: int, origin: int, hides: bool) -> Finding:
         flow = case.dataflow
@@ -95,7 +115,7 @@ class InvertedMask(Rule):
 _COMPARED = {"ne": "!=", "eq": "==", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
 _SHAPE_ONLY = frozenset({
     "view", "reshape", "getitem", "unsqueeze", "squeeze", "expand", "expand_as", "to", "bool", "repeat", "clone",
-    "transpose", "contiguous", "logical_and", "float", "half", "double", "int", "long", "type", "type_as", "detach",
+    "transpose", "contiguous", "flatten", "ravel", "view_as", "logical_and", "float", "half", "double", "int", "long", "type", "type_as", "detach",
 })  # fmt: skip
 _NOT = frozenset({"logical_not", "bitwise_not", "invert"})
 _MAX_FOLLOWED = 12
@@ -114,6 +134,44 @@ def _origin(case: Case, row: int, mask: int) -> tuple[int, bool] | None:
         elif name not in _SHAPE_ONLY:
             return None
     return None
+
+
+_SELECTS = frozenset({"mul", "getitem", "masked_select"})
+_LOSSES = frozenset({"cross_entropy", "nll_loss"})
+
+
+def _padding_counted(flow: Dataflow, row: int) -> int | None:
+    """The comparison whose mask is True for padding, if a call keeps only these errors of the tokens of a batch."""
+    call = flow.log.calls[row]
+    if len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+        return None
+    errors = value_maker(flow, call.live_inputs[0].tensor, row)
+    mask = next(use for use in call.inputs if not use.requires_grad)
+    if errors is None or plain_name(errors[1].function) not in _LOSSES:
+        return None
+    is_turned = False
+    for maker, made in flow.makers(mask.tensor, row, _MAX_FOLLOWED):
+        name = plain_name(made.function)
+        if name in ("eq", "ne") and len(made.inputs) == 1:
+            number = made.scalars.get("1", made.scalars.get("other"))
+            is_of_padding = (name == "ne") == is_turned and number in _paddings(flow, made.inputs[0].tensor, maker)
+            return maker if is_of_padding else None
+        if name in _NOT:
+            is_turned = not is_turned
+        elif name not in _SHAPE_ONLY:
+            return None
+    return None
+
+
+def _paddings(flow: Dataflow, targets: int, row: int) -> set[object]:
+    """The numbers that embeddings of the same tokens take for padding, as they say themselves."""
+    source, since = part_of(flow, targets, row).source[0], flow.step_before(row)
+    return {
+        call.scalars["padding_idx"]
+        for each, call in calls_named(flow, frozenset({"embedding"}))
+        if each >= since and "padding_idx" in call.scalars
+        if part_of(flow, call.inputs[0].tensor, each).source[0] == source
+    }
 
 
 def _is_bool(case: Case, call: Call) -> bool:
