@@ -115,7 +115,8 @@ class InvertedMask(Rule):
 _COMPARED = {"ne": "!=", "eq": "==", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
 _SHAPE_ONLY = frozenset({
     "view", "reshape", "getitem", "unsqueeze", "squeeze", "expand", "expand_as", "to", "bool", "repeat", "clone",
-    "transpose", "contiguous", "flatten", "ravel", "view_as", "logical_and", "float", "half", "double", "int", "long", "type", "type_as", "detach",
+    "transpose", "contiguous", "flatten", "ravel", "view_as", "logical_and", "float", "half", "double", "int", "long",
+    "type", "type_as", "detach",
 })  # fmt: skip
 _NOT = frozenset({"logical_not", "bitwise_not", "invert"})
 _MAX_FOLLOWED = 12
