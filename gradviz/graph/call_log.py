@@ -437,6 +437,11 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"
 
+    def memory_of(self, tensor: int) -> int:
+        """The number of its storage; for a tensor without any, one below zero of its own."""
+        storage = self.tensors[tensor].storage
+        return -1 - tensor if storage is None else storage
+
     @property
     def parameters(self) -> tuple[int, ...]:
         """Numbers of the tensors that could receive a gradient: parameters, and leaves that required grad."""

@@ -87,9 +87,8 @@ class CallIndex:
         return (tensor,) if storage is None else tuple(self._by_storage[storage])
 
     def memory_of(self, tensor: int) -> int:
-        """The number of its storage; for a tensor without any, one below zero of its own."""
-        storage = self.log.tensors[tensor].storage
-        return -1 - tensor if storage is None else storage
+        """See `CallLog.memory_of`."""
+        return self.log.memory_of(tensor)
 
     def rows_of_kind(self, kind: CallKind) -> tuple[int, ...]:
         """Every call of one kind, oldest first."""

@@ -151,7 +151,7 @@ class _Finder:
 
     def _note_call(self, number: int, call: Call, has_entries: bool) -> None:
         if call.kind == "backward":
-            self._started_from.update(self._memory_of(use.tensor) for use in call.roots)
+            self._started_from.update(self._log.memory_of(use.tensor) for use in call.roots)
         if call.kind in _STEP_BOUNDARIES:
             self._left_in_step.clear()
             self._left_as_whole.clear()
@@ -170,7 +170,7 @@ class _Finder:
 
     def _note_exit(self, call: Call, left: tuple[int, int]) -> None:
         is_array = call.function.endswith(("numpy", "__array__"))
-        if not call.function.endswith(_TRUTHS) and self._memory_of(left[1]) not in self._started_from:
+        if not call.function.endswith(_TRUTHS) and self._log.memory_of(left[1]) not in self._started_from:
             self._left_in_step[is_array] = left
             self._numbers_left += 0 if is_array else self._size(left[1])
         if is_array:
@@ -203,11 +203,6 @@ class _Finder:
         tensor = self._log.tensors[use.tensor]
         is_new = tensor.first_seen == number and tensor.producer is None and tensor.role == "tensor"
         return is_new and use.is_leaf and self._is_floating(use.tensor)
-
-    def _memory_of(self, tensor: int) -> int:
-        """The number of its storage; for a tensor without any, one below zero of its own."""
-        storage = self._log.tensors[tensor].storage
-        return -1 - tensor if storage is None else storage
 
     def _size(self, tensor: int) -> int:
         return prod(size for size in self._log.tensors[tensor].facts.shape if isinstance(size, int))

@@ -59,11 +59,11 @@ class MixedPlayersRule(Rule):
         """What is told of the gradients of two losses in one step."""
         flow = histories.flow
         own, passing = location_of_call(flow, mixed.own), location_of_call(flow, mixed.passing)
-        is_one, comes_before_the_step = mixed.own == mixed.passing, mixed.passing > mixed.own
+        is_one, is_last = mixed.own == mixed.passing, mixed.passing > mixed.own
         parts = (
             "of this loss, which only goes through them to train what comes before, and of their own "
             f"loss{at_line(own)}"
-            if comes_before_the_step
+            if is_last
             else f"of the loss here, and of {'another term of it' if is_one else f'that{at_line(passing)}'}, which "
             "only goes through them to train what comes before"
         )
@@ -79,10 +79,10 @@ class MixedPlayersRule(Rule):
             fix="call backward() and step() for their own loss, and only then compute the other loss"
             if is_one
             else "call step() of their own optimizer right after their own backward(), before this loss is computed"
-            if comes_before_the_step
+            if is_last
             else "call zero_grad() of their own optimizer right before this backward()",
-            location=passing if comes_before_the_step else own,
-            symptom_location=None if is_one else own if comes_before_the_step else passing,
+            location=passing if is_last else own,
+            symptom_location=None if is_one else own if is_last else passing,
             tensors=names_of(flow, mixed.tensors),
             evidence={"steps": mixed.times, "parameters": len(mixed.tensors)},
         )
