@@ -90,7 +90,7 @@ def check_command(
         hang=options["hang"] or max(settings.seconds, CheckSettings.seconds), may_be_command=_has_dashes(),
         inside=options["inside"],
     )  # fmt: skip
-    source_choice = options_for_check(chosen, settings)
+    source_choice = replace(options_for_check(chosen, settings), for_pictures=bool(outputs))
     is_capture = source_choice.is_capture
     if is_capture:
         _check_no_limits(source_choice.name, options)

@@ -70,7 +70,13 @@ class ForwardWatch:
     """Fills a `ForwardLog` between `start` and `stop`; can be paused for a thread."""
 
     def __init__(
-        self, facts: FactsTable, values_up_to: int = 0, *, logs_calls: bool = False, fingerprints: bool = False
+        self,
+        facts: FactsTable,
+        values_up_to: int = 0,
+        *,
+        logs_calls: bool = False,
+        fingerprints: bool = False,
+        totals: bool = True,
     ) -> None:
         meter = FingerprintMeter() if fingerprints else None
         self.calls = CallRecorder(facts, self._locate, meter) if logs_calls else None
@@ -80,7 +86,7 @@ class ForwardWatch:
         """The row of the compiled code that runs now."""
         self.log = ForwardLog()
         self.stacks = StackTable()
-        self.memory = ForwardMemory()
+        self.memory = ForwardMemory(with_totals=totals)
         self.defects = Defects()
         self.traced_graphs: list[TracedGraph] = []
         """What Dynamo traced while this recording ran."""
@@ -138,7 +144,7 @@ class ForwardWatch:
         """Note what exists when the next forward computation of the main thread begins: see `ForwardMemory.arm`."""
         self.memory.arm(is_brief=is_brief)
         self.values.begin()
-        self._mode.before_call = self._before_call
+        self._mode.before_call = self._before_call if self.memory.reads_totals else None
 
     def stop(self) -> None:
         """Remove everything that `start` installed; safe to call twice."""

@@ -64,7 +64,11 @@ class Recorder:
         self._plan = plan
         self._facts = FactsTable()
         self._forward = ForwardWatch(
-            self._facts, plan.values_up_to, logs_calls=plan.calls, fingerprints=plan.fingerprints
+            self._facts,
+            plan.values_up_to,
+            logs_calls=plan.calls,
+            fingerprints=plan.fingerprints,
+            totals=plan.for_pictures,
         )
         if plan.member is not None:
             self._forward.watch_other_ranks()

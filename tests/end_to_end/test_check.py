@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gradviz.capture.capture_file import read_capture
+from gradviz.recording.torch_access.allocators import bytes_from_malloc
 from tests.end_to_end.command import gradviz, installed_gradviz, installed_python, refusal, written_script
 
 VANISHING = """
@@ -234,6 +236,13 @@ def test_other_commands_run_a_script_as_a_check_does_and_draw_the_graph_with_wha
     assert "note: ✗ GV101 detached (train.py:7): no gradient for body.weight and body.bias" in run.stdout
     assert "1 more backward call is recorded" in run.text
     assert run.stderr == "done\n"
+
+
+def test_a_kept_check_has_what_pictures_and_reports_of_memory_show(tmp_path: Path) -> None:
+    gradviz("check", written_script(tmp_path, HEALTHY), "-o", "run.gradviz", cwd=tmp_path)
+    (graph,) = read_capture((tmp_path / "run.gradviz").read_bytes(), "run.gradviz").graphs
+    assert any(facts.histogram for node in graph.nodes for facts in node.gradients if facts is not None)
+    assert bool(graph.allocators) is (bytes_from_malloc() is not None)
 
 
 def test_of_a_kept_check_one_graph_is_drawn_and_the_others_are_named(tmp_path: Path) -> None:

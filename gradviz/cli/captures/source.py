@@ -42,6 +42,8 @@ class SourceOptions:
     gradients: bool = True
     values: bool = False
     values_up_to: int | None = None
+    for_pictures: bool = True
+    """Whether to take what only pictures and reports of memory show; `check` leaves it out if it writes no file."""
     calls: bool = False
     """Whether to log every torch call; not an option of the command line, `check` sets it."""
     fingerprints: bool = False

@@ -114,7 +114,9 @@ class MeasuredCalls:
         if self.plan.root_shares:
             graph = self._with_root_shares(recorded, request)
         fingerprints = FingerprintMeter() if self.plan.fingerprints else None
-        meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured, fingerprints)
+        meter = GradientMeter(
+            self.facts, self.plan.values_up_to, self.builder.unmeasured, fingerprints, self.plan.for_pictures
+        )
         gradients = GradientRecorder(recorded.walk, graph, request, meter, self.builder.reducers())
         try:
             gradients.start()

@@ -142,6 +142,8 @@ class CallRecorder:
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
     ) -> Pending | PendingRead | None:
         """A torch function, called from `frame`, is about to run; None if its calls are not logged."""
+        if self.optimizers.is_inside_step(frame):
+            return None  # the row of the step represents them
         if self._limit is not None and self._limit.is_overdue() and self._may_break_off():
             self._limit.break_off()
         with self.writer.shield():

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.torch_access.modes import GRAD_SWITCH
+from gradviz.recording.torch_access.tensors import PLAIN_ATTRIBUTES
 
 
 class FunctionKind(Enum):
@@ -41,12 +42,6 @@ _NEVER_LOGGED = frozenset(
     | {"_parse_to", "_has_compatible_shallow_copy_type", "result_type", "__setstate__", "_typed_storage"}
     | {"_record_function_enter_new", "_record_function_exit"}
 )
-
-
-_PLAIN_ATTRIBUTES = frozenset(
-    f"torch.Tensor.{name}" for name in ("shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_mps")
-)
-"""They are read very often, and are no tensors."""
 
 _UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
 """Their results hold whatever was in that memory before."""
@@ -110,7 +105,7 @@ class FunctionTable:
         if function is GRAD_SWITCH:
             return FunctionKind.GRAD_SWITCH
         if name == "__get__":
-            return FunctionKind.NEVER_LOGGED if self.name(function) in _PLAIN_ATTRIBUTES else FunctionKind.GETTER
+            return FunctionKind.NEVER_LOGGED if function in PLAIN_ATTRIBUTES else FunctionKind.GETTER
         if self.name(function) in _ALWAYS_LOGGED:
             return FunctionKind.ALWAYS_LOGGED
         is_plain = name in _NEVER_LOGGED or name.partition(".")[0] in _NEVER_LOGGED

@@ -147,7 +147,7 @@ class Optimizers:
         methods = _methods_that_read_parameters()
         self._methods = {id(code): meaning for code, meaning in methods.items()}
         self._folder = torch_folder() + "optim/"
-        self._is_optimizer_code: dict[int, bool] = {}
+        self._is_code_of_step: dict[int, bool] = {}
         self._codes: list[CodeType] = [*methods]
         """Keeps the code objects alive whose ids are keys."""
         self._current: tuple[tuple[int, int, int], Row] | None = None
@@ -211,16 +211,21 @@ class Optimizers:
     # -- what its methods read -----------------------------------------------------------------------------------
 
     def is_own_work(self, frame: FrameType) -> bool:
-        """True for calls made by an optimizer's own code: the optimizer's row represents them."""
+        """True for calls made by the methods that read all parameters: their rows represent them."""
+        return id(frame.f_code) in self._methods
+
+    def is_inside_step(self, frame: FrameType) -> bool:
+        """True for calls made by the code of a step, which nothing else is read from."""
+        if not self._stepping:
+            return False
         # By identity: to hash a code object, Python looks through all of its instructions.
         key = id(frame.f_code)
-        if key in self._methods:
-            return True
-        known = self._is_optimizer_code.get(key)
+        known = self._is_code_of_step.get(key)
         if known is None:
             self._codes.append(frame.f_code)
-            known = self._is_optimizer_code[key] = frame.f_code.co_filename.startswith(self._folder)
-        return known and bool(self._stepping)
+            is_of_optimizer = frame.f_code.co_filename.startswith(self._folder)
+            known = self._is_code_of_step[key] = is_of_optimizer and key not in self._methods
+        return known
 
     def note_getter(self, frame: FrameType, tensor: Any, attribute: str) -> None:
         """`frame` reads an attribute of a tensor, perhaps because gradients are cleared or an optimizer is made."""
@@ -340,6 +345,9 @@ class Optimizers:
                 use = _plain_use(writer, tensor, position, row)
                 row.inputs.append(use)
                 self._remember_values(use.known, tensor)
+                gradient = tensor.grad
+                if gradient is not None:
+                    writer.uses.note_gradient(gradient, tensor)
             if not self._stepping:  # else an optimizer that uses another one
                 self.shared.note(
                     known, zip((use.known for use in row.inputs), (each for _, each in parameters), strict=True)

@@ -8,7 +8,7 @@ which keep no data alive but prevent their addresses from being reused.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
@@ -40,7 +40,8 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 class ForwardMemory:
     """Waits for a forward computation once it is armed; `at_backward` then compares."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_totals: bool = True) -> None:
+        self._with_totals = with_totals
         self.is_waiting = False
         self.has_begun = False
         self._before: dict[str, allocators.InUse] = {}
@@ -49,7 +50,8 @@ class ForwardMemory:
         self._known: dict[int, tuple[Any, int, str]] = {}
         self._modules_before = self._imported = 0
         self._max_looks = MAX_LOOKS
-        self._read: Callable[[], dict[str, allocators.InUse]] = allocators.read
+        self.reads_totals = with_totals
+        """Whether the totals are read at the forward that is awaited now: only for them, each call before it counts."""
 
     def arm(self, *, is_brief: bool = False) -> None:
         """Wait for the next forward computation, and forget the one before.
@@ -60,13 +62,16 @@ class ForwardMemory:
         """
         self.is_waiting, self.has_begun = True, False
         self._known, self._after = {}, {}
-        self._read = dict if is_brief else allocators.read
+        self.reads_totals = self._with_totals and not is_brief
         self._max_looks = FEW_LOOKS if is_brief else MAX_LOOKS
 
     def forget(self) -> None:
         """Stop waiting, and hold nothing."""
         self.is_waiting = False
         self._known = {}
+
+    def _read(self) -> dict[str, allocators.InUse]:
+        return allocators.read() if self.reads_totals else {}
 
     def before_call(self, args: tuple[Any, ...]) -> None:
         """A torch call is about to run that may make the first nodes."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, MethodWrapperType
 from typing import Any, Protocol
 
+import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from gradviz.recording.run.function_stand_in import StandIns
-from gradviz.recording.torch_access.modes import pop_function_mode, push_function_mode, swallow_next_push
+from gradviz.recording.torch_access.modes import is_tracing, pop_function_mode, push_function_mode, swallow_next_push
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
+from gradviz.recording.torch_access.tensors import PLAIN_ATTRIBUTES
 
 Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
 """Arguments: sequence number before and after, function, arguments, keyword arguments, result."""
 
+_PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter)
 _peek = peek_sequence_nr
 _DISPATCHER = handle_torch_function.__code__
 
@@ -46,6 +49,15 @@ def _calling_frame() -> FrameType:
     return frame
 
 
+def _reads_plainly(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call only reads an attribute which makes no node, which nothing notes, and of which nobody warns.
+
+    A tensor of another class may do anything, and a traced graph has the lines that read shapes.
+    """
+    is_getter = type(function) is MethodWrapperType and function in PLAIN_ATTRIBUTES
+    return is_getter and type(args[0]) in _PLAIN_CLASSES and not is_tracing()
+
+
 class CallMode(TorchFunctionMode):
     """Calls `note` for every call that made nodes, and for the functions in `also`."""
 
@@ -66,6 +78,8 @@ class CallMode(TorchFunctionMode):
     ) -> Any:
         if self.before_call is not None and self.is_on:
             self.before_call(func, args)
+        if _reads_plainly(func, args):
+            return func(*args)
         frame = _calling_frame()
         listener = self.listener if self.is_on else None
         pending = listener.begin(func, args, kwargs or {}, frame) if listener is not None else None

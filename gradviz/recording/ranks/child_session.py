@@ -66,8 +66,8 @@ class ChildSession:
         self._plan = RecordingPlan(
             backward=plan.backward, only_last=plan.only_last, keep_going=plan.keep_going,
             limits=RunLimits(plan.seconds, plan.steps), gradients=plan.gradients, values_up_to=plan.values_up_to,
-            calls=plan.calls, fingerprints=plan.fingerprints, root_shares=plan.root_shares, inside=plan.inside,
-            member=self._member, spool=spool,
+            for_pictures=plan.for_pictures, calls=plan.calls, fingerprints=plan.fingerprints,
+            root_shares=plan.root_shares, inside=plan.inside, member=self._member, spool=spool,
         )  # fmt: skip
         self._spool = spool
         self._process = os.getpid()

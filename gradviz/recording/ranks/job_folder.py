@@ -38,6 +38,7 @@ class JobPlan(Struct, frozen=True, omit_defaults=True):
     steps: int | None = None
     gradients: bool = True
     values_up_to: int = 0
+    for_pictures: bool = True
     calls: bool = False
     fingerprints: bool = False
     root_shares: bool = False

@@ -49,6 +49,8 @@ class RecordingPlan:
     """Whether the gradients on all edges are measured while backward runs."""
     values_up_to: int = 0
     """Gradients with at most this many elements are kept whole."""
+    for_pictures: bool = True
+    """Whether to take what only pictures and reports of memory show: histograms, and totals of the allocators."""
     calls: bool = False
     """Whether every torch call is logged, with its tensors: see `call_recorder`."""
     fingerprints: bool = False

@@ -223,3 +223,9 @@ MAKE_NO_NODES = frozenset(
     if hasattr(getattr(torch.Tensor, name, None), access)
 )
 """Attributes of tensors that programs read or set very often, as ``zero_grad`` does, and that compute nothing."""
+
+PLAIN_ATTRIBUTES = frozenset(
+    getattr(torch.Tensor, name).__get__
+    for name in ("shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_mps")
+)
+"""Getters of attributes that are no tensors: they are called very often, and warn of nothing."""

@@ -41,7 +41,7 @@ def recorded(script: str, folder: Path) -> Case:
     """The run of a script, from its beginning to its end."""
     path = folder / "train.py"
     path.write_text(script)
-    plan = RecordingPlan(backward=None, keep_going=True, calls=True)
+    plan = RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False)
     return Case(run(find_script(str(path)), (), plan).capture)
 
 

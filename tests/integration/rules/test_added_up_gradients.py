@@ -182,7 +182,9 @@ def test_a_clearing_among_calls_that_were_not_kept_is_not_missed(tmp_path: Path)
         MODEL + "for step in range(4):\n    loss = model(torch.randn(5, 6)).square().mean()\n"
         "    if step != 2:\n        optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
     )
-    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+    capture = run(
+        find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False)
+    ).capture
     assert capture.calls is not None
     reused = Case(capture).gradient_events.reused
     assert [each.steps for each in reused] == [1]

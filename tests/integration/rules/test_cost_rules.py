@@ -39,7 +39,7 @@ def notes_in(program: str, folder: Path, limits: RunLimits | None = None) -> lis
     """Causes and lines of the cost rules; line 1 is the first after the beginning."""
     script = folder / "train.py"
     script.write_text(BEGINNING + dedent(program))
-    plan = RecordingPlan(backward=None, keep_going=True, calls=True, limits=limits or RunLimits())
+    plan = RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False, limits=limits or RunLimits())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the script does wrong.
         capture = run(find_script(str(script)), (), plan).capture

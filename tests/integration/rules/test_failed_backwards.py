@@ -185,7 +185,9 @@ weight.data.clamp_(-1, 1)
 def findings_in(program: str, folder: Path) -> tuple[Finding, ...]:
     script = folder / "train.py"
     script.write_text(HEAD + program)
-    capture = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+    capture = run(
+        find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False)
+    ).capture
     return tuple(finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm)
 
 

@@ -65,7 +65,9 @@ optimizer.step()
 def recorded(script: str, folder: Path) -> Capture:
     path = folder / "train.py"
     path.write_text(script)
-    return run(find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+    return run(
+        find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False)
+    ).capture
 
 
 def findings(script: str, folder: Path) -> list[Finding]:

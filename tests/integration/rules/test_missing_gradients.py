@@ -47,7 +47,9 @@ def recorded(middle: str, folder: Path, beginning: str = BEGINNING, end: str = E
     script.write_text(beginning + indent(dedent(middle).strip("\n"), "    ") + "\n" + end)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the script does wrong.
-        return run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+        return run(
+            find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False)
+        ).capture
 
 
 CUTS = {

@@ -25,7 +25,7 @@ PARTLY_FROZEN = HEALTHY[0].with_name("a_part_that_was_frozen_before.py")
 
 
 def checked(program: Path) -> tuple[Case, list[Finding]]:
-    plan = RecordingPlan(backward=None, keep_going=True, calls=True)
+    plan = RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False)
     case = Case(run(find_script(str(program)), (), plan).capture)
     return case, [finding for finding in check_case(case, RULES).findings if finding.is_alarm]
 

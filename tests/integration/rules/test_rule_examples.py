@@ -35,7 +35,9 @@ def findings_in(source: str, folder: Path, rules: Iterable[type[Rule]]) -> tuple
     script.write_text(source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the example does wrong.
-        capture = run(find_script(str(script)), (), RecordingPlan(backward=None, calls=True)).capture
+        capture = run(
+            find_script(str(script)), (), RecordingPlan(backward=None, calls=True, for_pictures=False)
+        ).capture
     return check_case(Case(capture), rules).findings
 
 

@@ -33,7 +33,7 @@ optimizer.step()
 def case_of(middle: str, folder: Path) -> Case:
     script = folder / "train.py"
     script.write_text(BEGINNING + dedent(middle).strip("\n") + END)
-    plan = RecordingPlan(backward=None, keep_going=True, calls=True)
+    plan = RecordingPlan(backward=None, keep_going=True, calls=True, for_pictures=False)
     return Case(run(find_script(str(script)), (), plan).capture)
 
 

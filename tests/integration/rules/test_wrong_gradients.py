@@ -646,7 +646,7 @@ for _ in range(3):
 def recorded(script: str, folder: Path) -> Capture:
     path = folder / "train.py"
     path.write_text(f"import torch as _torch\n\n_torch.manual_seed(0)\n{script}")
-    return run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True)).capture
+    return run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True, for_pictures=False)).capture
 
 
 def alarms(capture: Capture) -> list[Finding]:
@@ -734,7 +734,7 @@ def test_output_of_a_function_that_is_called_again_is_not_shown(
     path = tmp_path / "train.py"
     noisy = script.replace("return x.square()", "print('forward', torch.rand(1)); return x.square()")
     path.write_text(f"import torch\n{noisy}")
-    run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True))
+    run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True, for_pictures=False))
     assert capfd.readouterr().out.count("forward") == 1
 
 
@@ -755,7 +755,7 @@ class Once(torch.autograd.Function):
         return 2 * grad
 Once.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3))).sum().backward()
 """)
-    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True)).capture
+    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True, for_pictures=False)).capture
     assert capture.error is None
     assert any("the backward of Once was not compared" in sentence for sentence in capture.disclosures)
 
@@ -776,6 +776,6 @@ class Running(torch.autograd.Function):
         return grad * ctx.scale
 Running.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3))).sum().backward()
 """)
-    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True)).capture
+    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True, for_pictures=False)).capture
     assert [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm] == []
     assert any("something else each time" in sentence for sentence in capture.disclosures)

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from gradviz.collector import collector_paused
 from gradviz.graph.gradients import TensorFigures, is_whole
-from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
+from gradviz.recording.backward.gradients.histograms import NO_HISTOGRAM, Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import FIGURES, figures_of, norm_of
 from gradviz.recording.copied_rows import CopiedRows
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
@@ -58,6 +58,8 @@ class GradientMeter:
     """How many gradients could not be measured, by reason."""
     fingerprints: FingerprintMeter | None = None
     """Takes the fingerprint of each, if they are wanted."""
+    with_histograms: bool = True
+    """Whether to take them: for small gradients they take half as long as all other figures."""
     has_parts: bool = False
     """Whether other ranks have parts of what was taken."""
     used_accelerators: bool = False
@@ -213,7 +215,9 @@ class GradientMeter:
             return None
         dtype = torch.float64 if gradient.dtype in (torch.float64, torch.complex128) else torch.float32
         key = dtype, gradient.device, stream, get_ident()
-        sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device, stream))
+        sampler = self._samplers.setdefault(
+            key, Sampler(dtype, gradient.device, stream, is_idle=not self.with_histograms)
+        )
         if gradient.layout is not torch.strided:
             return _SparseBatch(self, facts, sampler)
         if facts.count > MAX_COPIED:
@@ -313,7 +317,7 @@ class MeasurementBatch:
             kept = None if measured.values is None else next(all_values)
             values = kept.tolist() if kept is not None else [None] * len(measured.numbers)
             for number, own_values in zip(measured.numbers, values, strict=True):
-                figures = self._figures(next(rows), measured.times, histograms[number])
+                figures = self._figures(next(rows), measured.times, histograms.get(number, NO_HISTOGRAM))
                 yield number, figures if own_values is None else replace(figures, values=tuple(own_values))
 
     def _figures(self, row: Sequence[float], times: int, histogram: Histogram) -> TensorFigures:

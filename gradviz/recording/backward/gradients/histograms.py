@@ -18,13 +18,19 @@ Histogram = tuple[int, tuple[int, ...]]
 """How many of the sampled values are in which decade: the exponent of the first decade that has a value, and the counts
 from there to the last decade that has one. Made for every gradient, so it is no class."""
 
+NO_HISTOGRAM: Histogram = (0, ())
+"""That of a gradient of which nothing was sampled."""
+
 
 class Sampler:
-    """Takes samples of matrices whose rows are gradients, on one stream of one device."""
+    """Takes samples of matrices whose rows are gradients, on one stream of one device; none if it is idle."""
 
-    def __init__(self, dtype: torch.dtype, device: torch.device, stream: object = None) -> None:
+    def __init__(
+        self, dtype: torch.dtype, device: torch.device, stream: object = None, *, is_idle: bool = False
+    ) -> None:
         self.dtype = dtype
         self.stream = stream
+        self._is_idle = is_idle
         self.scratch = Scratch()
         """For kernels on the same stream."""
         self._device = device
@@ -34,6 +40,8 @@ class Sampler:
 
     def add(self, numbers: list[int], matrix: torch.Tensor) -> None:
         """Sample each row; the rows belong to these numbers."""
+        if self._is_idle:
+            return
         if self._rows is None:
             # Unused elements of a row are zero, which no histogram counts.
             self._rows = torch.zeros((_ROWS, SAMPLE), dtype=self.dtype, device=self._device)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor, nn
@@ -385,6 +386,20 @@ def test_the_histogram_counts_decades() -> None:
     assert facts.histogram_from == FIRST_DECADE, "what is smaller counts there"
     counted = {facts.histogram_from + place: number for place, number in enumerate(facts.histogram) if number}
     assert counted == {FIRST_DECADE: 1, -3: 2, -2: 1}
+
+
+def test_what_only_pictures_show_can_be_left_out_and_all_other_figures_stay() -> None:
+    def program() -> None:
+        torch.manual_seed(0)
+        (torch.randn(3, 4) @ weight(4)).exp().sum().backward()
+
+    whole = record(program).graph
+    brief = record(program, replace(EVERY_BACKWARD, for_pictures=False)).graph
+    assert brief.allocators == ()
+    shown = [facts for node in whole.nodes for facts in node.gradients if facts is not None]
+    assert any(facts.histogram for facts in shown)
+    without = [msgspec.structs.replace(facts, histogram=(), histogram_from=0) for facts in shown]
+    assert [facts for node in brief.nodes for facts in node.gradients if facts is not None] == without
 
 
 def test_an_undefined_gradient_is_not_a_zero_gradient() -> None:
