@@ -103,6 +103,7 @@ for step in range(2):
         {call}
     loss = out({read}).square().mean()
 """
+CAUSE = "arguments_in_other_order"
 CELL = {"made": "LSTMCell(2, 4)", "zeros": "8, 4", "parts": ""}
 LAYER = {"made": "LSTM(2, 4)", "zeros": "1, 8, 4", "parts": ".split(1)"}
 
@@ -121,7 +122,7 @@ def test_states_that_an_lstm_gets_in_the_other_order_are_told(
 ) -> None:
     script = HEAD + STATES.format(**made, call=call, read=read) + TRAIN
     here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
-    found = [each for each in alarms(script, tmp_path) if each.cause == "arguments_in_other_order"]
+    found = [each for each in alarms(script, tmp_path) if each.cause == CAUSE]
     assert [each.location and each.location.line for each in found] == [here]
 
 
@@ -138,4 +139,41 @@ def test_states_that_an_lstm_gets_in_the_other_order_are_told(
 )
 def test_states_in_their_order_are_right(made: dict[str, str], call: str, read: str, tmp_path: Path) -> None:
     found = alarms(HEAD + STATES.format(**made, call=call, read=read) + TRAIN, tmp_path)
-    assert "arguments_in_other_order" not in {each.cause for each in found}
+    assert CAUSE not in {each.cause for each in found}
+
+
+DECODER = (
+    HEAD
+    + """
+encoder, decoder = nn.LSTM(2, 4, batch_first=True), nn.LSTM(2, 4, batch_first=True)
+cell, out = nn.LSTMCell(2, 4), nn.Linear(4, 2)
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters(), *cell.parameters(), *out.parameters()], 0.1)
+for _ in range(3):
+    source = torch.randn(8, 5, 2)
+    _, (h, c) = encoder(source)
+    {decoded}
+    loss = (out(result) - source[:, -1:].mean(2, keepdim=True)).square().mean()
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize(
+    "decoded",
+    ["result, _ = decoder(source, (c, h))  # HERE", "state = c.tanh(), h; result, _ = decoder(source, state)"],
+)
+def test_a_decoder_that_gets_the_states_of_its_encoder_in_the_other_order_is_told(decoded: str, tmp_path: Path) -> None:
+    found = [each for each in alarms(DECODER.format(decoded=decoded), tmp_path) if each.cause == CAUSE]
+    assert bool(found) is ("HERE" in decoded), "what is computed from a state may be meant"
+    assert all("another LSTM" in each.message for each in found)
+
+
+@pytest.mark.parametrize(
+    "decoded",
+    [
+        "result, _ = decoder(source, (h, c))",
+        "_, (later, kept) = decoder(source, (h, c)); result, _ = decoder(source, (kept, c))",
+    ],
+)
+def test_states_of_an_encoder_in_their_order_and_of_several_calls_are_right(decoded: str, tmp_path: Path) -> None:
+    assert CAUSE not in {each.cause for each in alarms(DECODER.format(decoded=decoded), tmp_path)}

@@ -99,6 +99,17 @@ FAULTS = {
         loss="    bce = F.binary_cross_entropy_with_logits\n    loss = bce(D(real), ones)\n"
         "    loss = loss + bce(D(fake.detach()), ones)  # HERE"
     ),
+    ("players_agree", "targets that are joined in the other order than the samples"): PLAYERS.format(
+        loss="    both, targets = D(torch.cat([fake.detach(), real])), torch.cat([ones, zeros])\n"
+        "    loss = F.binary_cross_entropy_with_logits(both, targets)  # HERE"
+    ),
+    ("players_agree", "outputs that are joined, and least squares"): PLAYERS.format(
+        loss="    both, targets = torch.cat([D(real), D(fake.detach())]), torch.cat([zeros, ones])\n"
+        "    loss = F.mse_loss(both.flatten(), targets.flatten())  # HERE"
+    ).replace("-D(fake).mean()", "F.mse_loss(D(fake), ones)"),
+    ("players_agree", "a critic whose sign is turned round"): PLAYERS.format(
+        loss="    loss = D(real).mean() - D(fake.detach()).mean()  # HERE"
+    ),
 }  # fmt: skip
 
 HEALTHY = {
@@ -131,6 +142,10 @@ HEALTHY = {
     "an expected value": POLICY.replace("score = ", "other = ")
     + "    loss = other + ((p.detach() * scores).sum(-1) - reward).square().mean()" + TRAIN,
     "a hinge": PLAYERS.format(loss="    loss = F.relu(1 - D(real)).mean() + F.relu(1 + D(fake.detach())).mean()"),
+    "samples and targets that are joined in one order": PLAYERS.format(
+        loss="    both, targets = D(torch.cat([fake.detach(), real])), torch.cat([zeros, ones])\n"
+        "    loss = F.binary_cross_entropy_with_logits(both, targets)"
+    ),
     "opposite targets and a penalty on both": PLAYERS.format(
         loss="    bce = F.binary_cross_entropy_with_logits\n    on_real, on_fake = D(real), D(fake.detach())\n"
         "    loss = bce(on_real, ones) + bce(on_fake, zeros) + 0.1 * (on_real**2 + on_fake**2).mean()"

@@ -120,19 +120,29 @@ class PlayersAgree(Rule):
         asked, own = found.asked, found.own
         what = _words(own)
         here, theirs = _lines_apart(flow, asked, own)
+        fix = _FIX_GENERATOR
+        if found.is_turned:
+            here, theirs, fix = theirs, here, _FIX_DISCRIMINATOR
         return self.finding(
             f"the loss for {optimizer_words(optimizers[one])} asks the same on generated samples from the network of "
             f"{optimizer_words(optimizers[other])} as its own loss does: {what}. Nobody plays against it",
             symptom="grad_wrong",
             why="what is generated is trained to be told from real samples, and moves away from them",
-            fix="ask the opposite in the loss of the generator: the target of real samples, or the other sign: "
-            "-critic(generator(noise)).mean()",
+            fix=fix,
             location=here,
             symptom_location=theirs if theirs != here else None,
             tensors=names_of(flow, sorted(found.leaves)),
         )
 
 
+_FIX_GENERATOR = (
+    "ask the opposite in the loss of the generator: the target of real samples, or the other sign: "
+    "-critic(generator(noise)).mean()"
+)
+_FIX_DISCRIMINATOR = (
+    "swap the two in the loss of the discriminator: the larger target, or larger outputs, for real samples, and the "
+    "smaller for generated ones"
+)
 _BOTH = 2
 _MOST_PLAYERS = 12
 """More optimizers are made anew in an inner loop; to compare each with each would take too long."""

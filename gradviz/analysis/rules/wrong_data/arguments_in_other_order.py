@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sequences.swapped_states import swapped_states
+from gradviz.analysis.rules.bases.sequences.swapped_states import SwappedStates, swapped_states
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.names.crossed_names import CrossedNames, crossed_names
 from gradviz.analysis.rules.bases.sources.names.old_and_new import TurnedRatio, turned_ratios
@@ -75,9 +75,9 @@ class ArgumentsInOtherOrder(Rule):
                     yield self._finding(file, crossed)
             for turned in turned_ratios(flow, file, tree):
                 yield self._of_ratio(case, turned)
-        for row in swapped_states(flow):
-            if flow.has_step_after(row):
-                yield self._of_states(flow, row)
+        for swapped in swapped_states(flow):
+            if flow.has_step_after(swapped.row):
+                yield self._of_states(flow, swapped)
 
     def _of_ratio(self, case: Case, turned: TurnedRatio) -> Finding:
         flow = case.dataflow
@@ -94,16 +94,17 @@ class ArgumentsInOtherOrder(Rule):
             tensors=leaf_names_above(flow, turned.live, turned.row, since=flow.step_before(turned.row)),
         )
 
-    def _of_states(self, flow: Dataflow, row: int) -> Finding:
-        name = call_words(flow.log.calls[row])
+    def _of_states(self, flow: Dataflow, swapped: SwappedStates) -> Finding:
+        name, whose = call_words(flow.log.calls[swapped.row]), "it" if swapped.are_own else "another LSTM"
         return self.finding(
-            f"{name} gets the cell state that it returned as its hidden state, and the hidden state as its cell state",
+            f"{name} gets the cell state that {whose} returned as its hidden state, and the hidden state as its cell "
+            "state",
             symptom="grad_wrong",
             why="it takes and returns the hidden state first and the cell state second, and both have one shape, so "
             "nothing raises",
             fix="take them in the order in which they are returned: h, c = cell(x, (h, c)), or out, (h, c) = lstm(x, "
             "(h, c))",
-            location=location_of_call(flow, row),
+            location=location_of_call(flow, swapped.row),
         )
 
     def _finding(self, file: str, crossed: CrossedNames) -> Finding:

@@ -30,7 +30,14 @@ class Agreement(Struct, frozen=True):
     """Of the loss of the generator."""
     own: Request
     """Of the loss of the discriminator, on generated samples."""
+    on_real: Request
+    """Of the same, on real ones."""
     leaves: frozenset[int]
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether it is the discriminator that wants more on generated samples than on real ones."""
+        return self.own.wanted > self.on_real.wanted
 
 
 Turns = dict[int, list[Objective]]
@@ -60,7 +67,9 @@ def agreement(case: Case, turns: Turns, one: int, other: int) -> Agreement | Non
     request, leaves, own, its = asked
     on_generated, on_real = _asked_by_itself(case.histories, turns.get(other, []), own, its)
     agrees = all(_is_nearer(request, each, real) for each in on_generated for real in on_real)
-    return Agreement(request, on_generated[0], leaves) if on_generated and on_real and agrees else None
+    if not (on_generated and on_real and agrees):
+        return None
+    return Agreement(request, on_generated[0], on_real[0], leaves)
 
 
 def asked_alike(case: Case, turns: Turns, one: int, other: int) -> tuple[Request, Request] | None:

@@ -8,9 +8,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.losses.loss_arguments import argument
+from gradviz.analysis.rules.bases.losses.loss_arguments import argument, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, number_of
 from gradviz.graph.call_log import Call
 
@@ -37,6 +39,8 @@ _RISE = frozenset({
 })  # fmt: skip
 _LAYERS = frozenset({"linear", "addmm", "conv1d", "conv2d", "conv3d", "matmul"})
 _MAX_INNER = 12
+_JOINS = frozenset({"cat", "vstack"})
+_FEWEST_PARTS = 2
 
 
 def request_of(flow: Dataflow, term: Term) -> Request | None:
@@ -123,5 +127,50 @@ _MAX_REQUESTS = 100
 
 def requests_in(flow: Dataflow, terms: list[Term]) -> Iterator[Request]:
     """What the terms of a loss ask."""
-    found = (request_of(flow, term) for term in terms)
-    yield from islice((each for each in found if each is not None), _MAX_REQUESTS)
+    yield from islice((each for term in terms for each in _requests_of(flow, term)), _MAX_REQUESTS)
+
+
+def _requests_of(flow: Dataflow, term: Term) -> Iterator[Request]:
+    whole = request_of(flow, term)
+    if whole is not None:
+        yield whole
+    else:
+        yield from _by_parts(flow, term)
+
+
+def _by_parts(flow: Dataflow, term: Term) -> Iterator[Request]:
+    """What a loss asks of each part of a batch that was joined, such as generated and real samples, where its targets
+    were joined in the same way: ``bce(net(cat((fake, real))), cat((zeros, ones)))``."""
+    call = flow.log.calls[term.row]
+    name = plain_name(call.function)
+    output, target = argument(call, 0, "input"), argument(call, 1, "target")
+    is_known = name in _BINARY or (name == "mse_loss" and term.sign > 0)
+    if not is_known or output is None or target is None or not output.requires_grad:
+        return
+    made = value_maker(flow, target.tensor, term.row)
+    sizes = None if made is None else _rows_of_parts(flow, *made)
+    joined = None if sizes is None else _joined_before(flow, output.tensor, term.row, sizes)
+    if made is None or joined is None:
+        return
+    for part, constant in zip(flow.log.calls[joined].inputs, made[1].inputs, strict=True):
+        value = _constant(flow, constant.tensor, made[0])
+        if value is not None and name == "mse_loss":
+            yield Request(term, "constant", value, part.tensor, joined)
+        elif value is not None:
+            yield Request(term, "direction", term.sign if value > _HALF else -term.sign, part.tensor, joined)
+
+
+def _rows_of_parts(flow: Dataflow, row: int, call: Call) -> list[int] | None:
+    """How many rows each part has, if a call joins parts along the first axis."""
+    shapes = [shape_of(flow, use.tensor) for use in call.inputs]
+    if plain_name(call.function) not in _JOINS or len(shapes) < _FEWEST_PARTS or not all(shapes):
+        return None
+    axis = axis_of(call, len(shapes[0])) if call.scalars else 0
+    return [shape[0] for shape in shapes] if axis == 0 else None
+
+
+def _joined_before(flow: Dataflow, tensor: int, row: int, sizes: list[int]) -> int | None:
+    """The last call that joined parts with as many rows, from which an output was computed."""
+    calls = flow.log.calls
+    above = reversed(flow.ancestors(tensor, row, flow.step_before(row)))
+    return next((each for each in above if _rows_of_parts(flow, each, calls[each]) == sizes), None)
