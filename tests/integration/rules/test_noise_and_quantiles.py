@@ -206,6 +206,20 @@ FAULTS = {
             "    loss = -torch.logsumexp(p + each, -1).mean()"
         ),
     ),
+    "components of a mixture that are added up over the samples": (
+        "weights_not_normalized",
+        MIXTURE.format(
+            "    each = -0.5 * ((y - mean) / logstd.exp()) ** 2 - logstd\n"
+            "    loss = -torch.logsumexp(w.log_softmax(-1) + each, dim=0).mean()  # HERE"
+        ),
+    ),
+    "the same with exponentials": (
+        "weights_not_normalized",
+        MIXTURE.format(
+            "    each = torch.distributions.Normal(mean, logstd.exp()).log_prob(y)\n"
+            "    loss = -(F.softmax(w, 1).log() + each).exp().sum(0).log().mean()  # HERE"
+        ),
+    ),
     "weights of a mixture that are a parameter": (
         "weights_not_normalized", GAUSSIANS.format("    loss = -torch.logsumexp(each + w, 1).mean()  # HERE"),
     ),

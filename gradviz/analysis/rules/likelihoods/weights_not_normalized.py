@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
@@ -24,7 +26,8 @@ class WeightsNotNormalized(Rule):
     -------------
     A loss that subtracts ``logsumexp(w + log_density)``, or the same from ``logaddexp()`` of the components, where the
     density compares data with what the model predicts, and ``w`` is a parameter or the result of a linear layer that no
-    ``log_softmax()`` has normalized; or that of a ``softmax()``, whose logarithm was forgotten.
+    ``log_softmax()`` has normalized; or that of a ``softmax()``, whose logarithm was forgotten. Also weights of each
+    sample that add up to 1 over the components, where ``logsumexp()`` adds up over the samples.
 
     Why it matters
     --------------
@@ -70,7 +73,22 @@ class WeightsNotNormalized(Rule):
                     found = _mixture(flow, term)
                     if found is not None and flow.log.calls[found.row].call_site not in told:
                         told.add(flow.log.calls[found.row].call_site)
-                        yield self._finding(flow, found)
+                        yield self._finding(flow, found) if found.axes is None else self._of_axes(flow, found)
+
+    def _of_axes(self, flow: Dataflow, found: _Mixture) -> Finding:
+        made = None if found.made is None else location_of_call(flow, found.made)
+        location = location_of_call(flow, found.row)
+        summed, normalized = found.axes or (0, 0)
+        return self.finding(
+            f"the likelihood of a mixture adds up over axis {summed}, and its weights{at_line(made)} add up to 1 over "
+            f"axis {normalized}",
+            symptom="grad_wrong",
+            why=f"the components lie along axis {normalized}: over axis {summed} the samples are mixed with each "
+            "other, and a sample that no component explains costs nothing",
+            fix=f"add up over the components: torch.logsumexp(log_weights + log_density, dim={normalized})",
+            location=location,
+            symptom_location=made if made != location else None,
+        )
 
     def _finding(self, flow: Dataflow, found: _Mixture) -> Finding:
         location = location_of_call(flow, found.row)
@@ -100,6 +118,8 @@ class _Mixture(Struct, frozen=True):
     made: int | None
     """What made the weights; None for a parameter."""
     is_probability: bool
+    axes: tuple[int, int] | None = None
+    """The axis over which the likelihood adds up, and that over which the weights do, if they differ."""
 
 
 _LINEAR = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv1d", "conv2d", "einsum"})
@@ -108,6 +128,7 @@ _OF_DENSITIES = frozenset({"add", "sub", "mul", "div", "neg", "sum", *SHAPE_ONLY
 _MAX_SUMMANDS = 12
 _MAX_CALLS = 40
 _TWO = 2
+_NORMALIZERS = frozenset({"log_softmax", "softmax"})
 
 
 def _mixture(flow: Dataflow, term: Term) -> _Mixture | None:
@@ -116,7 +137,7 @@ def _mixture(flow: Dataflow, term: Term) -> _Mixture | None:
     name = plain_name(call.function)
     if term.sign > 0 or not call.live_inputs or name not in ("logsumexp", "log", "logaddexp"):
         return None
-    before, tensor = term.row, call.live_inputs[0].tensor
+    before, tensor, summing = term.row, call.live_inputs[0].tensor, term.row
     if name == "logaddexp":
         tensor, before = _first_component(flow, tensor, before)
     for expected in ("sum", "exp") if name == "log" else ():
@@ -124,11 +145,28 @@ def _mixture(flow: Dataflow, term: Term) -> _Mixture | None:
         if made is None or plain_name(flow.log.calls[made].function) != expected:
             return None
         before, tensor = made, flow.log.calls[made].inputs[0].tensor
+        summing = made if expected == "sum" else summing
     summands = list(_summands(flow, tensor, before))
     if not any(_is_density(flow, use, row) for use, row in summands):
         return None
-    found = (_weights(flow, use, row) for use, row in summands)
+    found = (_weights(flow, use, row) or _over_samples(flow, use, row, summing) for use, row in summands)
     return next((each for each in found if each is not None), None)
+
+
+def _over_samples(flow: Dataflow, use: TensorUse, row: int, summing: int) -> _Mixture | None:
+    """Weights of each sample that are normalized over the second axis, where the mixture adds up over the first."""
+    call = flow.log.calls[summing]
+    shape = shape_of(flow, use.tensor)
+    made = flow.newest_producer(use.tensor, row)
+    if made is not None and plain_name(flow.log.calls[made].function) == "log":
+        made = flow.newest_producer(flow.log.calls[made].inputs[0].tensor, made)
+    is_table = len(shape) == _TWO and shape_of(flow, call.inputs[0].tensor) == shape
+    if made is None or not is_table or plain_name(flow.log.calls[made].function) not in _NORMALIZERS:
+        return None
+    maker = flow.log.calls[made]
+    axes = axis_of(call, _TWO), axis_of(maker, _TWO)
+    is_of_samples = value_maker(flow, maker.inputs[0].tensor, made, through=_PARTS) is not None
+    return _Mixture(summing, made, False, (0, 1)) if axes == (0, 1) and is_of_samples else None
 
 
 def _first_component(flow: Dataflow, tensor: int, before: int) -> tuple[int, int]:
