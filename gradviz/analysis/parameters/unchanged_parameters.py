@@ -69,6 +69,8 @@ class _UnchangedParameters:
         for number in still:
             clear = _early_clear(self._events, number, stepped[number])
             reason = self._reason(number, clear)
+            if reason == "lost" and self._is_filled_only_later(number, stepped[number]):
+                continue
             written = self._written_back(number, stepped[number]) if reason == "lost" else None
             if written is not None:
                 reason = "written back" if written[1] else "restored later"
@@ -95,6 +97,13 @@ class _UnchangedParameters:
         events.sort()
         after = (events[min(bisect_right(events, (step, True)), len(events) - 1)] for step in steps)
         return writes[-1], len(steps) > 1 and all(is_write for _, is_write in after)
+
+    def _is_filled_only_later(self, number: int, steps: list[int]) -> bool:
+        """Whether the program fills it with one value behind the last step, as where an adapter was merged into the
+        weights: that it had the same value when it was made says nothing about the steps."""
+        rows = self._histories.flow.changes(number, steps[0], len(self._calls))
+        fills = [row for row in rows if plain_name(self._calls[row].function) in _FILL]
+        return bool(fills) and fills[0] > steps[-1]
 
     def _reads(self, row: int) -> bool:
         call = self._calls[row]
@@ -186,6 +195,7 @@ def _replaces_values(call: Call) -> bool:
 
 
 _REPLACE = frozenset({"copy", "set", "setitem"})
+_FILL = frozenset({"zero", "fill"})
 _READ_NO_VALUES = frozenset({"data", "detach", "data.__set__", "set", "copy", "grad", "requires_grad", "setitem"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -97,6 +98,8 @@ def scalar_of(value: Any) -> Scalar:
         return value if len(value) <= _MAX_TEXT else None
     if issubclass(kind, float):
         return float(value)
+    if issubclass(kind, Integral) and -(2**63) <= value < 2**64:
+        return int(value)
     return None
 
 

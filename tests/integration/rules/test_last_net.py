@@ -108,6 +108,38 @@ def test_parameters_with_the_values_from_before_the_first_step_are_told_with_wha
     assert words in found.message
 
 
+ADAPTER = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+base, down, up = nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
+nn.init.zeros_(up.weight)
+optimizer = torch.optim.SGD([*down.parameters(), *up.parameters()], lr=0.1)
+for step in range(4):
+    x = torch.randn(8, 4)
+    loss = (base(x) + up(down(x)) - x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{zero}
+"""
+
+
+@pytest.mark.parametrize(
+    ("zero", "is_told"),
+    [
+        ("with torch.no_grad():\n    base.weight += up.weight @ down.weight\n    up.weight.zero_()", False),
+        ("base.weight.data += up.weight.data @ down.weight.data\nnn.init.zeros_(up.weight)", False),
+        ("    up.weight.data.zero_()", True),
+    ],
+)
+def test_a_parameter_that_is_filled_only_behind_the_last_step_was_trained(
+    zero: str, is_told: bool, tmp_path: Path
+) -> None:
+    found = [each for each in findings(ADAPTER.format(zero=zero), tmp_path) if "up.weight" in each.tensors]
+    assert bool([each for each in found if each.cause == "step_without_effect"]) is is_told
+
+
 def test_a_compiled_step_that_changes_nothing_is_told_as_one_that_is_not_compiled() -> None:
     found = forked_result(
         """

@@ -109,7 +109,26 @@ _BY_DATA = (
 )
 _BUFFERS = "\n        for mine, own in zip(average.buffers(), model.buffers()): mine.copy_(own)"
 
+_NOAM = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr={rate})
+def factor(step):
+    step = max(step, 1)
+    return {width}**-0.5 * min(step**-0.5, step * 4**-1.5)
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, {function})
+for step in range(12):
+    loss = model(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+"""
+
 FAULTS = {
+    "a formula for the rate itself": (
+        "rate_multiplied_twice",
+        _NOAM.format(rate=1e-3, width=512, function="factor").replace("factor)\nfor", "factor)  # HERE\nfor"),
+    ),
     "a clock of batches over a number of updates": (
         "schedule_repeats",
         _WAVE.format(batch="self.clock += 1  # HERE", update="pass"),
@@ -139,6 +158,11 @@ FAULTS = {
 }
 
 HEALTHY = {
+    "a formula for the rate, of an optimizer that has 1": _NOAM.format(rate=1.0, width=512, function="factor"),
+    "a formula divided by its highest value": _NOAM.format(
+        rate=1e-3, width=512, function="lambda step: factor(step) / factor(4)"
+    ),
+    "a warm-up that has not ended": _NOAM.format(rate=1e-3, width=512, function="lambda step: step / 1000"),
     "a clock of updates": _WAVE.format(batch="pass", update="self.clock += 1"),
     "a schedule of batches that is handed over for batches": _HANDED.format(
         count="1", length="epochs * len(batches)", when='"batch"', mark=""

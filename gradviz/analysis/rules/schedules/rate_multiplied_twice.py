@@ -18,7 +18,9 @@ class RateMultipliedTwice(Rule):
     -------------
     ``LambdaLR`` or ``MultiplicativeLR`` whose first factor is the learning rate of the optimizer, below 0.2, so that
     training begins with its square; a ``LambdaLR`` whose highest factor in the whole run is that, after a warm-up; and
-    a ``LinearLR`` that rises to it: ``start_factor`` and ``end_factor`` are factors, too.
+    a ``LinearLR`` that rises to it: ``start_factor`` and ``end_factor`` are factors, too. Also a ``LambdaLR`` for a
+    learning rate of at most 0.02 whose factors rise and fall again, and never come to a twentieth, as those of a
+    formula for the learning rate itself do: ``width**-0.5 * min(step**-0.5, step * warmup**-1.5)``.
 
     Why it matters
     --------------
@@ -64,6 +66,8 @@ class RateMultipliedTwice(Rule):
                 continue
             begins_so = _is_square(schedule.first_rate, base, _ROUNDING)
             rate = schedule.first_rate if begins_so else _peak_that_is_square(schedule, base)
+            if rate is None and _stays_far_below(schedule, base, optimizer.learning_rates):
+                yield self._of_a_formula(case, schedule, base)
             if rate is not None:
                 yield self._finding(case, schedule, base, rate, "begins with" if begins_so else "reaches at most")
 
@@ -77,6 +81,20 @@ class RateMultipliedTwice(Rule):
             fix="give it factors: start_factor=first_rate / rate, end_factor=1.0",
             location=case.location_of_site(schedule.call_site),
             evidence={"rate": base, "ends_with": base * base},
+        )
+
+    def _of_a_formula(self, case: Case, schedule: Schedule, base: float) -> Finding:
+        peak = schedule.peak_rate or 0.0
+        return self.finding(
+            f"the highest factor of this {schedule.class_name} is {peak / base:.2g}, and lower ones follow: "
+            f"{optimizer_words(case.dataflow.log.optimizers[schedule.optimizer])} never takes more than {peak:.2g}, "
+            f"where its learning rate is {base:.3g}",
+            symptom="grad_wrong",
+            why="the function of such a schedule returns a factor of the learning rate that the optimizer was made "
+            "with; a formula for the learning rate itself is multiplied by it once more",
+            fix="give the optimizer lr=1.0, or divide by the highest value, so that the function returns 1 there",
+            location=case.location_of_site(schedule.call_site),
+            evidence={"rate": base, "highest": peak},
         )
 
     def _finding(self, case: Case, schedule: Schedule, base: float, rate: float, verb: str) -> Finding:
@@ -100,6 +118,14 @@ def _peak_that_is_square(schedule: Schedule, base: float) -> float | None:
     return schedule.peak_rate if is_found else None
 
 
+def _stays_far_below(schedule: Schedule, base: float, rates: tuple[float | None, ...]) -> bool:
+    """Whether the factors of a run rose and fell again, and were all small."""
+    peak, first, last = schedule.peak_rate, schedule.first_rate, next(iter(rates), None)
+    if schedule.class_name != "LambdaLR" or base > _ORDINARY or peak is None or first is None or last is None:
+        return False
+    return first < peak and last < peak < _SMALL * base
+
+
 def _rises_to_the_rate(schedule: Schedule, base: float) -> bool:
     """Whether a warm-up ends with the learning rate as its last factor: with 1 it would end at the learning rate."""
     first, last = schedule.first_factor, schedule.last_factor
@@ -114,5 +140,8 @@ _OF_FACTORS = frozenset({"LambdaLR", "MultiplicativeLR"})
 _HIGHEST = 0.2
 """A factor above it may be the beginning of a warm-up."""
 _ROUNDING = 1e-6
+_ORDINARY = 0.02
+"""A larger learning rate may itself be a factor of such a formula."""
+_SMALL = 0.05
 _BESIDE_THE_PEAK = 0.01
 """A schedule may have its highest point between two steps."""
