@@ -133,6 +133,26 @@ NOISE = (
     )
     + TRAIN
 )
+MASKED = (
+    HEAD
+    + """
+{kept}
+def hidden(count):
+    generator = {generator}
+    return {mask}
+net, data = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 3)), torch.randn(96, 6, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(6):
+    x = data[16 * step : 16 * step + 16]
+    loss = {loss}
+"""
+    + TRAIN
+)
+SEEDED = "torch.Generator().manual_seed(3)"
+ORDER = "torch.rand(count, 6, generator=generator).argsort(1)[:, :3]"
+COMPARED = "torch.rand(count, 6, generator=generator) < 0.5"
+CHOSEN = "(net(x) - x).square().mean(-1).gather(1, hidden(16)).mean()"
+FILLED = "(net(x) - x).square().mean(-1).masked_fill(hidden(16), 0).mean()"
 CELL = (
     HEAD
     + (
@@ -150,6 +170,14 @@ TOLD = {
     "zeros and ones added in a product": ("mask_without_effect", ATTENTION.format("torch.ones(6, 6).tril()")),
     "a property that seeds a generator": (
         "same_random_numbers", NOISE.format("torch.Generator().manual_seed(7)  # HERE")
+    ),
+    "an order of numbers that are seeded each time": (
+        "same_random_numbers",
+        MASKED.format(kept="", generator=SEEDED + "  # HERE", mask=ORDER, loss=CHOSEN),
+    ),
+    "a mask of numbers that are seeded each time": (
+        "same_random_numbers",
+        MASKED.format(kept="", generator=SEEDED + "  # HERE", mask=COMPARED, loss=FILLED),
     ),
     "the state of a cell in a loop": ("state_of_other_samples", CELL.format("memory", "  # HERE")),
     "gradients of all samples behind F.batch_norm": ("batch_norm_mixes_points", SAMPLES.format(MIXED, ALL)),
@@ -207,6 +235,10 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 HEALTHY = {
     "minus infinity added in a product": ATTENTION.format("torch.full((6, 6), -torch.inf).triu(1)"),
+    "an order of a generator that is kept": MASKED.format(
+        kept="kept = " + SEEDED, generator="kept", mask=ORDER, loss=CHOSEN
+    ),
+    "a mask without a generator": MASKED.format(kept="", generator="None", mask=COMPARED, loss=FILLED),
     "a generator that is kept": NOISE.format("kept").replace("class", "kept = torch.Generator().manual_seed(7)\nclass"),
     "a cell that begins with zeros": CELL.format("torch.zeros(16, 8)", ""),
     "gradients of samples that are normalized alone": SAMPLES.format("F.layer_norm(h, (6,), w['g'], w['o'])", ALL),

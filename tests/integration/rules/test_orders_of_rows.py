@@ -13,6 +13,20 @@ NET += "optimizer = torch.optim.Adam(net.parameters())\n"
 
 VIEWS = NET + "for step in range(3):\n    x = torch.randn(12, 5)\n"
 VIEWS += "    a, b = (x + 0.1 * torch.randn_like(x) for _ in range(2))\n"
+LOADED = (
+    NET
+    + """
+class Views(torch.utils.data.Dataset):
+    def __len__(self):
+        return 48
+    def view(self, sample):
+        return sample + 0.1 * torch.randn_like(sample)
+    def __getitem__(self, i):
+        sample = torch.full((5,), i / 48)
+        return torch.stack([self.view(sample), self.view(sample)])
+for views in torch.utils.data.DataLoader(Views(), 12):
+"""
+)
 CONTRAST = "    s = (z @ z.T / 0.2).masked_fill(torch.eye(24).bool(), -1e9)\n    loss = F.cross_entropy(s, {})" + TRAIN
 CHOSEN = (
     "    s = (torch.einsum('id,jd->ij', z, z) / 0.2).masked_fill(torch.eye(24).bool(), float('-inf'))\n"
@@ -97,6 +111,11 @@ FAULTS = {
         "rows_grouped_otherwise",
         VIEWS + "    both = torch.stack([a, b], 1).reshape(24, 5)  # HERE\n    z = F.normalize(net(both), dim=1)\n"
         + CONTRAST.format("(torch.arange(24) + 12) % 24"),
+    ),
+    "views of a data set, and labels half a batch away": (
+        "rows_grouped_otherwise",
+        LOADED + "    x = views.flatten(0, 1)  # HERE\n    z = F.normalize(net(x), dim=1)\n"
+        + CONTRAST.format("torch.arange(24).roll(12)"),
     ),
     "views side by side and an index half a batch away": (
         "rows_grouped_otherwise",
@@ -278,6 +297,10 @@ HEALTHY = {
     "views side by side and labels of neighbours": VIEWS
     + "    z = F.normalize(net(torch.stack([a, b], 1).flatten(0, 1)), dim=1)\n"
     + CONTRAST.format("torch.arange(24) ^ 1"),
+    "views of a data set, and labels of neighbours": LOADED
+    + "    z = F.normalize(net(views.flatten(0, 1)), dim=1)\n" + CONTRAST.format("torch.arange(24) ^ 1"),
+    "views of a data set that are joined, and labels half a batch away": LOADED
+    + "    z = F.normalize(net(torch.cat(views.unbind(1))), dim=1)\n" + CONTRAST.format("torch.arange(24).roll(12)"),
     "views side by side and an index of neighbours": VIEWS
     + "    z = F.normalize(net(torch.stack([a, b], 1).flatten(0, 1)), dim=1)\n"
     + CHOSEN.format(NEAR, "s.take_along_dim(partner[:, None], dim=1)[:, 0]"),

@@ -17,6 +17,7 @@ from gradviz.analysis.rules.bases.batches.seeded_again import (
     line_that_seeds_all,
     rows_of_one_optimizer,
 )
+from gradviz.graph.call_log import TensorUse
 
 
 class SameRandomNumbers(Rule):
@@ -25,10 +26,11 @@ class SameRandomNumbers(Rule):
     What it finds
     -------------
     Noise that a line draws anew for every step and that has the same values each time, though the data beside it
-    change: it is added to or multiplied with tensors of the step, and goes into the loss. It compares the smallest and
-    the largest number that were drawn, whether a generator is seeded each time or gets its old state back. Where both
-    are drawn, either may be the data, and nothing is reported. Also noise that comes back after some steps of one
-    optimizer, since a validation or a sampler seeds all random numbers.
+    change: it is added to or multiplied with tensors of the step, or its order or a comparison chooses among what the
+    model has computed, as a random mask does; and it goes into the loss. It compares the smallest and the largest
+    number that were drawn, whether a generator is seeded each time or gets its old state back. Where both are drawn,
+    either may be the data, and nothing is reported. Also noise that comes back after some steps of one optimizer, since
+    a validation or a sampler seeds all random numbers.
 
     Why it matters
     --------------
@@ -156,11 +158,23 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
             name = plain_name(call.function)
             if name in ARITHMETIC and any(is_fresh(case, call, use, row) for use in call.inputs if use.tensor != given):
                 return True
-            if (name in ARITHMETIC or name in KEEPS_ONE) and not call.outputs[0].requires_grad:
+            if name in _CHOOSE and _is_computed(call.inputs[0], given):
+                return True
+            if name in ARITHMETIC | KEEPS_ONE | _ORDERS | _CHOOSE and not call.outputs[0].requires_grad:
                 new = {use.tensor for use in call.outputs} - seen
                 seen |= new
                 waiting += new
     return False
+
+
+_ORDERS = frozenset({"argsort", "sort", "topk", "lt", "gt", "le", "ge", "scatter"})
+"""They make an order or a mask of drawn numbers."""
+_CHOOSE = frozenset({"gather", "index_select", "take_along_dim", "getitem", "masked_fill", "masked_select"})
+
+
+def _is_computed(chosen: TensorUse, given: int) -> bool:
+    """Whether numbers choose among what a model has computed."""
+    return chosen.tensor != given and chosen.requires_grad and chosen.has_grad_fn
 
 
 def _seeding_line(case: Case, row: int) -> Location | None:

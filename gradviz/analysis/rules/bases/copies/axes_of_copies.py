@@ -36,6 +36,8 @@ class Axis(Struct, frozen=True):
     """Which part it is."""
     order: Literal["tiled", "interleaved"] | None = None
     """In which order the rows are that were cut."""
+    is_of_loader: bool = False
+    """Whether a data set stacked the copies, sample by sample: they are laid out where the axes are joined."""
 
     @property
     def is_of_rows(self) -> bool:
@@ -137,7 +139,7 @@ def reshaped(axes: Axes, before: Shape, after: Shape, row: int) -> Axes:
         if len(left) == len(right) == 1:
             found[right[0]] = axes[left[0]]
         elif len(left) == _AT_LEAST and len(right) == 1:
-            found[right[0]] = _joined(axes[left[0]], axes[left[1]])
+            found[right[0]] = _joined(axes[left[0]], axes[left[1]], row)
         elif len(left) == 1 and len(right) == _AT_LEAST:
             found[right[0]], found[right[1]] = _cut(axes[left[0]], after[right[0]], after[right[1]], row)
     return tuple(found)
@@ -161,9 +163,11 @@ def _blocks(before: Shape, after: Shape) -> list[tuple[list[int], list[int]]]:
     return blocks
 
 
-def _joined(first: Axis | None, second: Axis | None) -> Axis | None:
+def _joined(first: Axis | None, second: Axis | None, row: int) -> Axis | None:
     if first is None or second is None or first.made != second.made:
         return None
+    if first.is_of_loader:
+        first = replace(first, made=row, is_of_loader=False)
     kinds = first.kind, second.kind
     if kinds == ("copies", "samples"):
         return replace(first, kind="tiled")

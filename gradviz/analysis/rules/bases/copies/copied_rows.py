@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, reshaped
 from gradviz.analysis.rules.bases.copies.axes_turned import aligned, einsum_axes, turned
 from gradviz.analysis.rules.bases.copies.flattened_rows import TURN
-from gradviz.analysis.rules.bases.copies.joined_copies import joined_parts, stacked_groups
+from gradviz.analysis.rules.bases.copies.joined_copies import joined_parts, stacked_groups, stacked_samples
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.copies.other_orders import DIAGONALS, OtherOrder, OtherOrders
 from gradviz.analysis.rules.bases.copies.pairs_of_copies import chooses_by_row
@@ -54,7 +54,9 @@ class CopiedRows:
             return [None for _ in call.outputs]
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
         if name in _JOIN:
-            groups = stacked_groups(call, self._given(call)) if name == "stack" else None
+            groups = None
+            if name == "stack":
+                groups = stacked_samples(self._flow, row, call) or stacked_groups(call, self._given(call))
             groups = groups or self._stacked_again(row, call, name)
             joined = groups or self._all_parts(call, name) or joined_parts(self._flow, row, call, name, self._copies)
             return [joined or self._merged(row, known, results[0])]

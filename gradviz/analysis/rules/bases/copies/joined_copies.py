@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, AxisKind, pair, rows
 from gradviz.analysis.rules.bases.copies.parts_of_copies import OF_FIRST_AXIS
@@ -37,6 +37,45 @@ def joined_parts(flow: Dataflow, row: int, call: Call, name: str, copies: Contai
     return None if tiled is None else (tiled, *(None for _ in shape[1:]))
 
 
+def stacked_samples(flow: Dataflow, row: int, call: Call) -> Axes | None:
+    """The axes of a ``stack`` of samples, each of which is a ``stack`` of copies that one function made of one tensor:
+    a data set returns several views of each sample, and a data loader puts the samples together."""
+    if len(call.inputs) <= _BOTH or axis_of(call, len(shape_of(flow, call.inputs[0].tensor)) + 1) not in (0, None):
+        return None
+    counts = {_copies_of_one(flow, call.inputs[index].tensor, row) for index in (0, len(call.inputs) // 2, -1)}
+    count = next(iter(counts))
+    if len(counts) > 1 or count is None:
+        return None
+    axes = pair(
+        count, len(call.inputs), row, is_copies_first=False, rest=len(shape_of(flow, call.inputs[0].tensor)) - 1
+    )
+    return None if axes is None else tuple(axis and replace(axis, is_of_loader=True) for axis in axes)
+
+
+def _copies_of_one(flow: Dataflow, tensor: int, before: int) -> int | None:
+    """How many copies of one tensor were stacked, if the same line made each of them from it."""
+    made = flow.newest_producer(tensor, before)
+    call = None if made is None else flow.log.calls[made]
+    if (
+        made is None
+        or call is None
+        or plain_name(call.function) != "stack"
+        or axis_of(call, _MAX_RANK) not in (0, None)
+    ):
+        return None
+    parts = [(use.tensor, flow.newest_producer(use.tensor, made)) for use in call.inputs]
+    lines = {None if part is None else location_of_call(flow, part) for _, part in parts}
+    if None in lines or len(lines) > 1 or not 1 < len(parts) <= _MAX_COPIES:
+        return None
+    above = [
+        {use.tensor for each in flow.ancestors(part, made) for use in flow.log.calls[each].inputs} for part, _ in parts
+    ]
+    shape = shape_of(flow, parts[0][0])
+    shared = set.intersection(*above)
+    return len(parts) if any(shape_of(flow, each) == shape for each in shared) else None
+
+
+_MAX_RANK = 8
 _MAX_COPIES = 256
 _MAX_MAKERS = 300
 _BOTH = 2
