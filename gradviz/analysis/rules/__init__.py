@@ -210,6 +210,7 @@ from gradviz.analysis.rules.wrong_data.arguments_in_other_order import Arguments
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormMixesPoints
+from gradviz.analysis.rules.wrong_data.boxes_of_two_forms import BoxesOfTwoForms
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
@@ -489,6 +490,7 @@ RULES: tuple[type[Rule], ...] = (
     ChangedUnderTwoNames,
     CounterNeverAdvances,
     FrozenStillMoves,
+    BoxesOfTwoForms,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     NoiseDrawnOnce,

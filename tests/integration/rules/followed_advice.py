@@ -56,6 +56,20 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("Linear(2, 2)", "Linear(3, 2)"), ("model(noisy)", "model(torch.cat([noisy, t[:, None] / 100], 1))")),
         ),
     ),
+    "GV793": (
+        (
+            "convert both sides",
+            (
+                (
+                    "last = torch.min(predicted",
+                    "centre, half = predicted[:, :2], predicted[:, 2:] / 2\n"
+                    "    own = torch.cat([centre - half, centre + half], dim=1)\n"
+                    "    last = torch.min(own",
+                ),
+                ("torch.max(predicted", "torch.max(own"),
+            ),
+        ),
+    ),
     "GV624": (
         ("repeat_interleave(g, dim=0)", ((".repeat(4, 1)", ".repeat_interleave(4, dim=0)"),)),
         ("group them as they stand", ((".view(6, 4)", ".view(4, 6)"), (".mean(1, keepdim", ".mean(0, keepdim"))),
