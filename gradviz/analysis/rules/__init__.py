@@ -8,6 +8,7 @@ from gradviz.analysis.rules.batches.augmented_apart import AugmentedApart
 from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.batches.batches_of_one_sample import BatchesOfOneSample
+from gradviz.analysis.rules.batches.indexes_not_shifted import IndexesNotShifted
 from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOtherwise
 from gradviz.analysis.rules.batches.noise_drawn_once import NoiseDrawnOnce
 from gradviz.analysis.rules.batches.order_applied_twice import OrderAppliedTwice
@@ -76,6 +77,7 @@ from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
 from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.only_last_counts import OnlyLastCounts
 from gradviz.analysis.rules.missing_gradients.routed_without_weight import RoutedWithoutWeight
 from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
 from gradviz.analysis.rules.missing_gradients.state_cut_each_step import StateCutEachStep
@@ -489,6 +491,8 @@ RULES: tuple[type[Rule], ...] = (
     ChangedUnderTwoNames,
     CounterNeverAdvances,
     FrozenStillMoves,
+    OnlyLastCounts,
+    IndexesNotShifted,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     NoiseDrawnOnce,

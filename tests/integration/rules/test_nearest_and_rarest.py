@@ -120,7 +120,9 @@ HEALTHY = {
     "distances to two neighbours, and to itself": TRIPLETS.format(
         "    table = torch.cdist(z, z)\n    positive = table.topk(3, largest=False).values.mean(1)\n" + OTHERS
     ),
-    "weights that fall with the frequency": DRAWN.format("shares = torch.bincount(y) / len(y)\nweights = 1 / shares[y]"),
+    "weights that fall with the frequency": DRAWN.format(
+        "shares = torch.bincount(y) / len(y)\nweights = 1 / shares[y]"
+    ),
     "the same, as a list": DRAWN.format(
         "shares = 1 / torch.bincount(y).float()\nweights = [shares[label] for label in y]"
     ),

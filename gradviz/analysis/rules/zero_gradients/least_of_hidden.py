@@ -22,8 +22,8 @@ class LeastOfHidden(Rule):
     -------------
     ``(distances * mask).min(dim)`` of numbers that are never negative, where the mask has zeros in every row: the
     result is 0 at every step. Also ``where(mask, distances, 0)`` and ``distances.masked_fill(mask, 0)``, the largest of
-    numbers that are never positive, and ``amin``, ``amax``, ``topk`` and ``kthvalue``. Likewise the smallest distance in
-    each row of ``torch.cdist(z, z)`` whose diagonal nothing has hidden.
+    numbers that are never positive, and ``amin``, ``amax``, ``topk`` and ``kthvalue``. Likewise the smallest distance
+    in each row of ``torch.cdist(z, z)`` whose diagonal nothing has hidden.
 
     Why it matters
     --------------
