@@ -16,6 +16,7 @@ from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOth
 from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.batches.sorted_apart import SortedApart
 from gradviz.analysis.rules.batches.split_twice import SplitTwice
+from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -493,6 +494,7 @@ RULES: tuple[type[Rule], ...] = (
     FrozenStillMoves,
     OnlyLastCounts,
     IndexesNotShifted,
+    TrainedOnAll,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     NoiseDrawnOnce,
