@@ -74,6 +74,7 @@ class ArgumentOutOfRange(Rule):
     code = "GV638"
     name = "argument_out_of_range"
     severity = "warning"
+    yields_to = ("zero_gradient_op",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

@@ -23,7 +23,7 @@ class LeastOfHidden(Rule):
     ``(distances * mask).min(dim)`` of numbers that are never negative, where the mask has zeros in every row: the
     result is 0 at every step. Also ``where(mask, distances, 0)`` and ``distances.masked_fill(mask, 0)``, the largest of
     numbers that are never positive, and ``amin``, ``amax``, ``topk`` and ``kthvalue``. Likewise the smallest distance
-    in each row of ``torch.cdist(z, z)`` whose diagonal nothing has hidden.
+    in each row of ``torch.cdist(z, z)`` of which a mask hides others, and not the diagonal.
 
     Why it matters
     --------------
@@ -142,10 +142,11 @@ def _product_of_mask(flow: Dataflow, row: int, call: Call) -> int | None:
 
 
 def _own_distances(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The call that compared a batch with itself, if of each row nothing but its zero on the diagonal is found."""
+    """The call that compared a batch with itself, if a mask hides others, and of each row nothing but its zero on the
+    diagonal is found."""
     if not _is_least(call) or not call.outputs or not _are_all_zero(call.outputs[0].values):
         return None
-    tensor, before = call.inputs[0].tensor, row
+    tensor, before, is_masked = call.inputs[0].tensor, row, False
     for _ in range(_MAX_FILLS):
         made = flow.newest_producer(tensor, before)
         if made is None:
@@ -153,9 +154,10 @@ def _own_distances(flow: Dataflow, row: int, call: Call) -> int | None:
         maker = flow.log.calls[made]
         if compares_with_itself(flow, made, maker) and is_of_distances(flow, made):
             values = maker.outputs[0].values
-            return made if values is not None and values.zeros * _TWO <= values.count else None
+            return made if is_masked and values is not None and values.zeros * _TWO <= values.count else None
         if plain_name(maker.function) not in _KEEP_ZEROS or len(maker.live_inputs) != 1:
             return None
+        is_masked |= len(maker.inputs) > 1
         tensor, before = maker.live_inputs[0].tensor, made
     return None
 
