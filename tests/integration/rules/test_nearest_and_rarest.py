@@ -76,7 +76,26 @@ for round in range(3):
     + TRAIN.replace("    ", "        ")
 )
 NEW = "        new = evaluate(states, actions)\n"
+TUNED = (
+    HEAD
+    + """
+embed, head = nn.Embedding(9, 8), nn.Linear(8, 9)
+optimizer = torch.optim.SGD([*embed.parameters(), *head.parameters()], lr=0.1)
+criterion = nn.CrossEntropyLoss()
+for step in range(4):
+    ids = torch.zeros(8, 12, dtype=torch.long)
+    for row in range(8):
+        ids[row, : 5 + row % 4] = torch.randint(1, 9, (5 + row % 4,))
+{}
+    loss = criterion(head(embed(ids))[:, :-1].reshape(-1, 9), labels[:, 1:].reshape(-1))
+"""
+    + TRAIN
+)
 FAULTY = {
+    "labels in which only the question is ignored, and not the padding": (
+        "padding_in_loss",
+        TUNED.format("    labels = ids.clone()  # HERE\n    labels[:, :3] = -100"),
+    ),
     "the nearest of the same class": (
         "least_of_hidden",
         TRIPLETS.format(
@@ -110,6 +129,9 @@ FAULTY = {
     ),
 }
 HEALTHY = {
+    "labels in which the question and the padding are ignored": TUNED.format(
+        "    labels = ids.masked_fill(ids == 0, -100)\n    labels[:, :3] = -100"
+    ),
     "the farthest of the same class": TRIPLETS.format(
         "    table = torch.cdist(z, z)\n    positive = table.masked_fill(~same, 0).max(1)[0]\n" + OTHERS
     ),
