@@ -52,9 +52,13 @@ def lost_terms(histories: ParameterHistories, text_of: TextOf) -> Iterator[LostT
 
 
 def _is_unread_number(flow: Dataflow, call: Call, row: int) -> bool:
+    return is_number_with_history(flow, call) and not flow.users(call.outputs[0].tensor, after=row)
+
+
+def is_number_with_history(flow: Dataflow, call: Call) -> bool:
+    """Whether the program itself computed a single number that can be differentiated."""
     if call.kind != "operation" or call.inside is not None or len(call.outputs) != 1:
         return False
     (made,) = call.outputs
     shape = flow.log.tensors[made.tensor].facts.shape
-    is_number = made.has_grad_fn and all(size == 1 for size in shape)
-    return is_number and not flow.users(made.tensor, after=row) and flow.is_by_program(call)
+    return made.has_grad_fn and all(size == 1 for size in shape) and flow.is_by_program(call)

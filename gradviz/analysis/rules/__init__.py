@@ -8,6 +8,7 @@ from gradviz.analysis.rules.batches.augmented_apart import AugmentedApart
 from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.batches.batches_of_one_sample import BatchesOfOneSample
+from gradviz.analysis.rules.batches.indexes_not_shifted import IndexesNotShifted
 from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOtherwise
 from gradviz.analysis.rules.batches.noise_drawn_once import NoiseDrawnOnce
 from gradviz.analysis.rules.batches.order_applied_twice import OrderAppliedTwice
@@ -15,6 +16,7 @@ from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOth
 from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.batches.sorted_apart import SortedApart
 from gradviz.analysis.rules.batches.split_twice import SplitTwice
+from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -76,6 +78,7 @@ from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
 from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.only_last_counts import OnlyLastCounts
 from gradviz.analysis.rules.missing_gradients.routed_without_weight import RoutedWithoutWeight
 from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
 from gradviz.analysis.rules.missing_gradients.state_cut_each_step import StateCutEachStep
@@ -490,6 +493,9 @@ RULES: tuple[type[Rule], ...] = (
     ChangedUnderTwoNames,
     CounterNeverAdvances,
     FrozenStillMoves,
+    OnlyLastCounts,
+    IndexesNotShifted,
+    TrainedOnAll,
     BoxesOfTwoForms,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from gradviz.graph.model import Scalar
+from gradviz.recording.backward.gradients.gradient_watch import measuring
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 _MAX_ELEMENTS = 10_000
 _MAX_NUMBERS = 16
@@ -77,10 +79,21 @@ def _note_argument(found: dict[str, Scalar], position: str, value: Any) -> None:
 def _note_all(found: dict[str, Scalar], position: str, value: Any) -> None:
     """Note a number, or the bounds of a slice: ``1.start``, ``1.stop``."""
     if type(value) is slice:
-        _note(found, f"{position}.start", value.start)
-        _note(found, f"{position}.stop", value.stop)
+        _note(found, f"{position}.start", _bound(value.start))
+        _note(found, f"{position}.stop", _bound(value.stop))
     else:
         _note(found, position, value)
+
+
+def _bound(value: Any) -> Any:
+    """The bound of a slice; of a tensor its number, if no device has to be waited for: ``x[i : i + 8]``."""
+    if type(value) is not torch.Tensor or value.device.type != "cpu" or value.dim() or value.dtype not in _INTEGERS:
+        return value
+    with measuring(), DISABLE_TORCH_FUNCTION():
+        return int(value)
+
+
+_INTEGERS = frozenset({torch.int64, torch.int32})
 
 
 def _note(found: dict[str, Scalar], position: str, value: Any) -> None:

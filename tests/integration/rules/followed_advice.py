@@ -1218,6 +1218,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("or neither", (("returns.transpose(0, 1).reshape(32)", "returns.reshape(32)"),)),
     ),
     "GV774": (("x.argsort(dim).argsort(dim)", (("descending=True)", "descending=True).argsort(-1)"),)),),
+    "GV790": (("total = total + term", (("loss = torch.nn", "loss = loss + torch.nn"),)),),
+    "GV791": (("edges + offset", (("torch.cat([edges for", "torch.cat([edges + 4 * graph for"),)),),
+    "GV792": (("answers[train], targets[train]", (("(answers, y)", "(answers[train], y[train])"),)),),
     "GV799": (),
     "GV901": (),
 }

@@ -89,6 +89,12 @@ def test_a_language_model_that_reads_what_comes_next_is_told(read: str, tmp_path
     assert [each.location and each.location.line for each in found if each.cause == "future_visible"] == [here]
 
 
+@pytest.mark.parametrize("read", SEES[:2])
+def test_windows_that_begin_at_elements_of_a_tensor_are_known(read: str, tmp_path: Path) -> None:
+    script = LANGUAGE.format(read=read, shift=1, padding=1).replace(".tolist()", "")
+    assert_first_alarm(HEAD + script + TRAIN, "future_visible", tmp_path)
+
+
 @pytest.mark.parametrize("read", CAUSAL)
 def test_a_model_that_only_reads_what_came_before_is_right(read: str, tmp_path: Path) -> None:
     found = alarms(HEAD + LANGUAGE.format(read=read, shift=1, padding=1) + TRAIN, tmp_path)

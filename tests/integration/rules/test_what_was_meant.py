@@ -227,6 +227,18 @@ for step in range(3):
     loss = head(branch(torch.randn(8, 4))).square().mean()
 """
     + TRAIN,
+    ("frozen_at_zero", "one of two low-rank factors is frozen"): """
+base, low, high = nn.Linear(4, 4), nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
+nn.init.zeros_(high.weight)
+base.requires_grad_(False)
+high.requires_grad_(False)  # HERE
+head = nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*low.parameters(), *head.parameters()], lr=0.1)
+for step in range(4):
+    x = torch.randn(8, 4)
+    loss = head(base(x) + high(low(x))).square().mean()
+"""
+    + TRAIN,
     ("frozen_at_zero", "branches put in after a pretraining are frozen with what was trained"): """
 body, head = nn.ModuleDict({"first": nn.Linear(4, 4)}), nn.Linear(4, 1)
 def train(parameters):

@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.samples.weights_of_counts import made_of_counts, weights_of_samples
+from gradviz.analysis.rules.bases.samples.weights_of_counts import DRAW, made_of_counts, weights_of_samples
 from gradviz.graph.call_log import Call
 
 
@@ -24,7 +24,8 @@ class RareClassWeighsLess(Rule):
     Calls of ``binary_cross_entropy_with_logits`` with a ``pos_weight`` that is about the ratio of ones to zeros among
     all their targets, where ones are rare (or where they are frequent). Also ``cross_entropy`` with weights of classes
     that were computed from ``bincount()`` and rise with the counts, as ``counts / counts.sum()`` does, and such weights
-    that are looked up with the labels and multiply the losses of the samples.
+    that are looked up with the labels and multiply the losses of the samples, or with which samples are drawn: those of
+    a ``WeightedRandomSampler``.
 
     Why it matters
     --------------
@@ -85,12 +86,13 @@ class RareClassWeighsLess(Rule):
 
     def _of_counts(self, flow: Dataflow, row: int, made: int) -> Finding:
         location, used = two_lines(flow, made, row)
+        is_draw = plain_name(flow.log.calls[row].function) == DRAW
         return self.finding(
             f"the weights of the classes rise with their counts{at_line(used)}: what is "
             "frequent weighs more, and what is rare even less than without weights",
             symptom="grad_wrong",
-            why="each sample is multiplied with the weight of its class, so that a class counts with the square of its "
-            "frequency",
+            why=f"each sample is {'drawn in proportion to' if is_draw else 'multiplied with'} the weight of its class, "
+            "so that a class counts with the square of its frequency",
             fix="turn the ratio around: weight = counts.sum() / (len(counts) * counts)",
             location=location,
             symptom_location=used,

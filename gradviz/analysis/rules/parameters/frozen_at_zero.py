@@ -87,9 +87,22 @@ class FrozenAtZero(Rule):
             "requires_grad_(True) on them afterwards), and give it to the optimizer with the layers beside it",
             location=location,
             symptom_location=made if made != location else None,
-            tensors=names_of(flow, frozen),
+            tensors=(*names_of(flow, frozen), *_starved(case, frozen)),
             evidence={"parameters": len(frozen)},
         )
+
+
+def _starved(case: Case, frozen: list[int]) -> list[str]:
+    """The leaves that get a gradient of zero because they are multiplied with the zeros."""
+    calls, factors = case.dataflow.log.calls, {*frozen}
+    zeros = (each for each in case.zero_gradients if each.call is not None)
+    found = (
+        leaf
+        for zero in zeros
+        if any(use.tensor in factors for use in calls[zero.call or 0].inputs)
+        for leaf in zero.leaves
+    )
+    return list(dict.fromkeys(found))
 
 
 _FACTORS = frozenset({"matmul", "linear", "mm", "bmm", "mul", "conv1d", "conv2d", "conv3d", "einsum", "addmm"})

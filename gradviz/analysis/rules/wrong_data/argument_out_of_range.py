@@ -39,8 +39,8 @@ class ArgumentOutOfRange(Rule):
     losses that want -1 and 1; raw logits for ``nll_loss``, ``kl_div`` and ``ctc_loss``; targets of ``kl_div`` that do
     not fit ``log_target``; several classes for one sample of ``cross_entropy``, or smoothed labels that do not add up
     to 1, also where it is written by hand; a rate for ``poisson_nll_loss``, which takes its logarithm; the blank among
-    the targets of ``ctc_loss``. Losses of elements that the program masks are left alone. As a note: a ``kl_div`` whose
-    target is trained, and whose input is not.
+    the targets of ``ctc_loss``, or more targets than frames. Losses of elements that the program masks are left alone.
+    As a note: a ``kl_div`` whose target is trained, and whose input is not.
 
     Why it matters
     --------------
@@ -74,6 +74,7 @@ class ArgumentOutOfRange(Rule):
     code = "GV638"
     name = "argument_out_of_range"
     severity = "warning"
+    yields_to = ("zero_gradient_op",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

@@ -121,7 +121,7 @@ class PaddingInLoss(Rule):
         call = flow.log.calls[row]
         name, used = plain_name(call.function), location_of_call(flow, row)
         is_layer = call.scope is not None and flow.log.scopes[call.scope].class_name in _LAYERS
-        labels = _line_of_labels(flow, row)
+        labels = _line_of_labels(flow, row) or _line_beside_ignored(flow, row)
         location = labels or (location_of_line(line_of_layer(flow, row)) if is_layer else used)
         return self.finding(
             f"{name}() counts the padding of its targets: {in_words(ids)}, and ignore_index is "
@@ -184,6 +184,24 @@ def _line_of_labels(flow: Dataflow, row: int) -> Location | None:
     """Where a library computes the loss: the last line of the program that made its targets."""
     makers = flow.makers(flow.log.calls[row].inputs[1].tensor, row, _MAX_SHAPING) if is_in_library(flow, row) else ()
     return next((location_of_call(flow, maker) for maker, _ in makers if not is_in_library(flow, maker)), None)
+
+
+def _line_beside_ignored(flow: Dataflow, row: int) -> Location | None:
+    """Where some targets are ignored already, and others only pad: the line that made the targets. Another
+    ``ignore_index`` would be no help."""
+    call = flow.log.calls[row]
+    tensor, before, values = call.inputs[1].tensor, row, flow.values_of(call.inputs[1], row)
+    if values is None or values.minimum != call.scalars.get("ignore_index", IGNORED_CLASS) or values.minimum >= 0:
+        return None
+    for _ in range(_MAX_SHAPING):
+        made = flow.first_producer(tensor, before)
+        if made is None:
+            return None
+        maker = flow.log.calls[made]
+        if plain_name(maker.function) not in _SHAPE_ONLY or not maker.inputs:
+            return location_of_call(flow, made)
+        tensor, before = maker.inputs[0].tensor, made
+    return None
 
 
 def _padding_value(call: Call) -> float:

@@ -10,18 +10,20 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.formulas.tables_of_pairs import compares_with_itself, is_of_distances
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
 class LeastOfHidden(Rule):
-    """The smallest of several distances is always a zero that a mask has put there.
+    """The smallest of several distances is always a zero: one that a mask has put there, or that to the sample itself.
 
     What it finds
     -------------
     ``(distances * mask).min(dim)`` of numbers that are never negative, where the mask has zeros in every row: the
     result is 0 at every step. Also ``where(mask, distances, 0)`` and ``distances.masked_fill(mask, 0)``, the largest of
-    numbers that are never positive, and ``amin``, ``amax``, ``topk`` and ``kthvalue``.
+    numbers that are never positive, and ``amin``, ``amax``, ``topk`` and ``kthvalue``. Likewise the smallest distance
+    in each row of ``torch.cdist(z, z)`` of which a mask hides others, and not the diagonal.
 
     Why it matters
     --------------
@@ -71,6 +73,25 @@ class LeastOfHidden(Rule):
             products = [_product_of_mask(flow, row, flow.log.calls[row]) for row in rows]
             if products[-1] is not None and None not in products and _is_used(flow, rows[-1]):
                 yield self._finding(flow, rows[-1], products[-1], len(rows))
+                continue
+            tables = [_own_distances(flow, row, flow.log.calls[row]) for row in rows]
+            if tables[-1] is not None and None not in tables and _is_used(flow, rows[-1]):
+                yield self._of_itself(flow, rows[-1], tables[-1], len(rows))
+
+    def _of_itself(self, flow: Dataflow, row: int, table: int, times: int) -> Finding:
+        location, compared = two_lines(flow, row, table)
+        return self.finding(
+            f"{call_words(flow.log.calls[row])} always finds the distance of each sample to itself{at_line(compared)}: "
+            f"its results are all zero, {times:,} time{'s' if times > 1 else ''} of {times:,}",
+            symptom="grad_zero",
+            why="a table of a batch with itself has zeros on its diagonal, and nothing is nearer than that",
+            fix="for the farthest of those with the same label, take the largest: "
+            "distances.masked_fill(~same, 0).max(dim=1); for the nearest other sample, hide the diagonal: "
+            'distances.masked_fill(torch.eye(n, dtype=torch.bool), float("inf"))',
+            location=location,
+            symptom_location=compared,
+            evidence={"times": times},
+        )
 
     def _finding(self, flow: Dataflow, row: int, product: int, times: int) -> Finding:
         call = flow.log.calls[row]
@@ -118,6 +139,31 @@ def _product_of_mask(flow: Dataflow, row: int, call: Call) -> int | None:
         return None
     is_fitting = values.minimum >= 0 if _is_least(call) else values.maximum <= 0
     return made[0] if is_fitting else None
+
+
+def _own_distances(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The call that compared a batch with itself, if a mask hides others, and of each row nothing but its zero on the
+    diagonal is found."""
+    if not _is_least(call) or not call.outputs or not _are_all_zero(call.outputs[0].values):
+        return None
+    tensor, before, is_masked = call.inputs[0].tensor, row, False
+    for _ in range(_MAX_FILLS):
+        made = flow.newest_producer(tensor, before)
+        if made is None:
+            return None
+        maker = flow.log.calls[made]
+        if compares_with_itself(flow, made, maker) and is_of_distances(flow, made):
+            values = maker.outputs[0].values
+            return made if is_masked and values is not None and values.zeros * _TWO <= values.count else None
+        if plain_name(maker.function) not in _KEEP_ZEROS or len(maker.live_inputs) != 1:
+            return None
+        is_masked |= len(maker.inputs) > 1
+        tensor, before = maker.live_inputs[0].tensor, made
+    return None
+
+
+_MAX_FILLS = 6
+_KEEP_ZEROS = _FILLS | SHAPE_ONLY | {"add", "mul", "square", "pow", "sqrt", "div"}
 
 
 def _hidden_with_zero(flow: Dataflow, row: int, call: Call) -> TensorUse | None:

@@ -199,9 +199,20 @@ def _old_value_that_is_the_new_one(case: Case, row: int) -> int | None:
     makers = flow.producers(old[0].tensor, made[-1])
     if not makers or makers[-1] < flow.step_before(row):
         return None
-    maker = flow.log.calls[makers[-1]]
-    is_same = any(use.requires_grad for use in maker.inputs) and plain_name(maker.function) in ("detach", "data")
-    return None if is_same else makers[-1]
+    return None if _is_cut_from(flow, old[0].tensor, call.live_inputs[0].tensor, made[-1]) else makers[-1]
+
+
+def _is_cut_from(flow: Dataflow, old: int, new: int, row: int) -> bool:
+    """Whether the old value is of the very forward that made the new one, and was only detached."""
+    forward = _forward_calls(flow, old, row)
+    return bool(forward) and forward <= _forward_calls(flow, new, row)
+
+
+def _forward_calls(flow: Dataflow, tensor: int, row: int) -> set[int]:
+    """The calls above a tensor, since the last step, that computed with parameters."""
+    above = flow.ancestors(tensor, row, since=flow.step_before(row))
+    tensors, calls = flow.log.tensors, flow.log.calls
+    return {each for each in above if any(tensors[use.tensor].role == "parameter" for use in calls[each].inputs)}
 
 
 def _is_of_new_data(case: Case, row: int) -> bool:

@@ -13,6 +13,7 @@ from gradviz.analysis.rules.bases.losses.targets.given_arguments import (
     contains_blank,
     deviation_for_variance,
     does_not_add_up,
+    has_too_few_frames,
     logarithm_for_a_rate,
     logarithm_for_variance,
     name_given,
@@ -23,6 +24,7 @@ from gradviz.analysis.rules.bases.losses.targets.given_arguments import (
     outside_0_to_1,
     probabilities_with_log_target,
     rate_for_its_logarithm,
+    words_of_lengths,
 )
 
 
@@ -123,6 +125,12 @@ DEMANDS: dict[str, tuple[Demand, ...]] = {
             "such a target can be reached without any symbol, and decoding removes it",
             "leave index 0 to the blank: count the classes from 1, or pass blank= with an index of its own", _SOME,
             is_option=True,
+        ),
+        Demand(
+            1, "targets", "at least as many frames as targets", has_too_few_frames,
+            "each target needs a frame of its own: the loss of such a sequence is infinite, and zero_infinity=True "
+            "makes it 0, without a gradient", "make the time axis less short before the loss: smaller strides, or "
+            "upsample; and give input_lengths as they are after all strides", _MOST, name_of=words_of_lengths,
         ),
     ),
     "gaussian_nll_loss": (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
@@ -40,6 +40,40 @@ def used_parts(case: Case) -> Iterator[UsedPart]:
         if 0 < bound < count and key not in seen:
             seen.add(key)
             yield UsedPart(row, count, bound, start == 0)
+
+
+def parts_of_permutation(flow: Dataflow) -> Iterator[tuple[int, list[int]]]:
+    """The calls that draw a permutation, with the tensors that are different parts of it, if anything uses them."""
+    for row, call in enumerate(flow.log.calls):
+        if call.kind != "operation" or not call.outputs or not _is_permutation(flow, row, call):
+            continue
+        count = shape_of(flow, call.outputs[0].tensor)[0]
+        parts: dict[tuple[int, int], int] = {}
+        for user in flow.users(call.outputs[0].tensor, row):
+            taken = flow.log.calls[user]
+            for use, part in zip(taken.outputs, _parts_of(flow, taken, count), strict=False):
+                if part is not None and flow.users(use.tensor, user):
+                    parts[part] = use.tensor
+        bounds = sorted(parts)
+        if all(end <= start for (_, end), (start, _) in pairwise(bounds)):
+            yield row, list(parts.values())
+
+
+def drawn_halves(flow: Dataflow) -> Iterator[tuple[int, list[int]]]:
+    """The calls that draw numbers of which a comparison makes a mask, with the mask and what inverts it."""
+    for row, call in calls_named(flow, ("lt", "le", "gt", "ge")):
+        drawn = flow.newest_producer(call.inputs[0].tensor, row) if call.inputs else None
+        if drawn is None or plain_name(flow.log.calls[drawn].function) != "rand" or not call.outputs:
+            continue
+        mask = call.outputs[0].tensor
+        inverse = [
+            use.tensor
+            for user in flow.users(mask, row)
+            if plain_name(flow.log.calls[user].function) in ("invert", "logical_not", "bitwise_not")
+            for use in flow.log.calls[user].outputs
+        ]
+        if len(shape_of(flow, mask)) == 1:
+            yield drawn, [mask, *inverse]
 
 
 def _is_permutation(flow: Dataflow, row: int, call: Call) -> bool:

@@ -26,7 +26,9 @@ _BOTH = 2
 
 def weights_of_samples(flow: Dataflow, row: int, call: Call) -> TensorUse | None:
     """The weights of classes that a loss gets; or of which a call looked up one for each label, with which a call
-    multiplies the losses for the same labels."""
+    multiplies the losses for the same labels, or in proportion to which it draws samples."""
+    if plain_name(call.function) == DRAW:
+        return _table_of_draw(flow, row, call)
     if not call.live_inputs:
         return None
     if plain_name(call.function) in ("cross_entropy", "nll_loss"):
@@ -41,6 +43,29 @@ def weights_of_samples(flow: Dataflow, row: int, call: Call) -> TensorUse | None
     table, labels, taken = found
     return table if labels in _labels_of(flow, call.live_inputs[0].tensor, row) and taken < row else None
 
+
+def _table_of_draw(flow: Dataflow, row: int, call: Call) -> TensorUse | None:
+    """The table from which the weights were looked up with which samples are drawn: at once, or for each label."""
+    weights = tensor_before(flow, call.inputs[0].tensor, row, _COPIES)
+    made = flow.newest_producer(weights, row)
+    joined = None if made is None else flow.log.calls[made]
+    if made is not None and joined is not None and plain_name(joined.function) in _JOINS and len(joined.inputs) > 1:
+        taken = {_taken_from(flow, use.tensor, made) for use in joined.inputs}
+        return taken.pop() if len(taken) == 1 else None
+    found = _looked_up(flow, weights, row)
+    return None if found is None else found[0]
+
+
+def _taken_from(flow: Dataflow, tensor: int, row: int) -> TensorUse | None:
+    """The table from which one number was taken."""
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    return call.inputs[0] if call is not None and plain_name(call.function) in ("getitem", "select") else None
+
+
+DRAW = "multinomial"
+_COPIES = SHAPE_ONLY - {"getitem", "select", "narrow"} | {"as_tensor", "tensor"}
+_JOINS = frozenset({"stack", "tensor", "as_tensor", "cat"})
 
 _Labels = tuple[int, ...]
 """A tensor of labels; or the tensor from which they were taken, and the numbers of the samples."""

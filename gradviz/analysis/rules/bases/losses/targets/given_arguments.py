@@ -101,6 +101,42 @@ def _most_padding(given: Given) -> float:
     return float("inf") if shortest is None else shape[0] * (shape[1] - shortest)
 
 
+def has_too_few_frames(given: Given) -> bool:
+    """Whether the longest and the shortest of the inputs are both shorter than the longest and the shortest target.
+
+    A few such utterances are usual; then one of the two is long enough.
+    """
+    frames, targets = _lengths(given, 2, "input_lengths"), _lengths(given, 3, "target_lengths")
+    if frames is None or targets is None:
+        return False
+    return frames[0] < targets[0] and frames[1] < targets[1]
+
+
+def words_of_lengths(given: Given) -> str:
+    frames, targets = _lengths(given, 2, "input_lengths"), _lengths(given, 3, "target_lengths")
+    if frames is None or targets is None:
+        return "more of them than frames"
+    return f"{_from_to(targets)} of them for {_from_to(frames)} frames"
+
+
+def _from_to(lengths: tuple[float, float]) -> str:
+    low, high = lengths
+    return f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
+
+
+def _lengths(given: Given, position: int, name: str) -> tuple[float, float] | None:
+    """The shortest and the longest length in a tensor, or in a list that was noted as a whole."""
+    use = argument(given.call, position, name)
+    values = None if use is None else given.flow.values_of(use, given.row)
+    if values is not None and values.minimum is not None and values.maximum is not None:
+        return values.minimum, values.maximum
+    samples = shape_of(given.flow, given.use.tensor)[0]
+    places = [f"{argument_name}[{index}]" for argument_name in (str(position), name) for index in range(samples)]
+    told = [given.call.scalars[place] for place in places if place in given.call.scalars]
+    numbers = [each for each in told if type(each) is int]
+    return (min(numbers), max(numbers)) if len(numbers) == samples else None
+
+
 def names_several_classes(given: Given) -> bool:
     """Targets of 0 and 1 with more than two ones for each sample: a mixture of two samples has two at most."""
     shape = shape_of(given.flow, given.use.tensor)
