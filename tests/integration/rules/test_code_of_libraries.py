@@ -53,6 +53,67 @@ for step in range(4):
     loss.backward()
     optimizer.step()
 """
+UNROLLED = """
+def net():
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+model, scale = net(), nn.Parameter(torch.zeros(4))
+inner = torch.optim.SGD(model.parameters(), lr=0.1)
+outer = torch.optim.Adam([scale], lr=0.01)
+def loss_of(net, x):
+    return F.mse_loss(net(x * scale.exp())[:, 0], x[:, 0])
+for step in range(4):
+    x, held_out = torch.randn(8, 4), torch.randn(8, 4)
+    ahead = net()
+    grads = torch.autograd.grad(loss_of(model, x), model.parameters())
+    for new, p, g in zip(ahead.parameters(), model.parameters(), grads):
+        new.data.copy_(p.data - 0.1 * g)
+    outer.zero_grad()
+    loss_of(ahead, held_out).backward()
+    vector = [p.grad.data for p in ahead.parameters()]
+    small = 0.01 / torch.cat([v.flatten() for v in vector]).norm()
+    {moved}
+    outer.step()
+    inner.zero_grad()
+    loss_of(model, x).backward()
+    inner.step()
+"""
+MOVED = """for sign in (1, -2, 1):
+        for p, v in zip(model.parameters(), vector):
+            p.data.add_(v, alpha=sign * small)
+        if sign == 1 and small is not None:
+            (there,) = torch.autograd.grad(loss_of(model, x), [scale])
+            scale.grad.data.sub_(there, alpha=0.05)"""
+WIDE = """
+layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(8)])
+for layer in layers:
+    nn.init.normal_(layer.weight, std={std})
+optimizer = torch.optim.Adam(layers.parameters(), lr=1e-4)
+for step in range(3):
+    h = torch.randn(16, 8)
+    for layer in layers:
+        h = h + torch.tanh(layer(h)) if {is_residual} else layer(h)
+    penalty = sum(layer.weight.abs().mean() for layer in layers) + sum(layer.bias.abs().mean() for layer in layers)
+    loss = h.square().mean() + 1e-6 * penalty
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+POTENTIAL = """
+net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.rand(1, 16, 2, requires_grad=True)
+    u = net(x)
+    g = torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)[0]
+    laplace = 0.0
+    for i in range(2):
+        part = g{column}
+        laplace = laplace + torch.autograd.grad(part, x, torch.ones_like(part), create_graph=True)[0][..., i : i + 1]
+    loss = (laplace - 1).square().mean() + u.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 HEALTHY = {
     "a frozen model that drops what it reads and what it makes of that and of a trained prefix": FROZEN.format(
         dropped="self.drop(self.mix(h).tanh())", result="self.body(x, self.prefix)", wanted=LABELS, more=""
@@ -61,6 +122,9 @@ HEALTHY = {
         used="a, b = a - middle, b - middle", others="[]"
     ),
     "the same, of the values alone": CENTRED.format(used="a = a.sub(middle)", others="[]"),
+    "gradients of a model that looks ahead, along which the trained one is moved": UNROLLED.format(moved=MOVED),
+    "layers whose weights a small penalty meets, too": WIDE.format(std=0.3, is_residual=True),
+    "second derivatives of each column, of points in two axes": POTENTIAL.format(column="[..., i]"),
 }
 FAULTY = {
     "a frozen model that drops values of targets": (
@@ -76,6 +140,15 @@ FAULTY = {
         CENTRED.format(used="a = a - middle + others[0](middle)", others="nn.ModuleList([nn.Linear(2, 1)])"),
         "cancels_to_zero",
     ),
+    "gradients of a model that looks ahead, which are only printed": (
+        UNROLLED.format(moved="print(vector[0].norm(), small)"),
+        "stale_optimizer_params",
+    ),
+    "layers that each make the gradient larger, beside a small penalty": (
+        WIDE.format(std=1.5, is_residual=False),
+        "exploding_chain",
+    ),
+    "second derivatives of all columns at once": (POTENTIAL.format(column=""), "outputs_summed"),
 }
 
 
