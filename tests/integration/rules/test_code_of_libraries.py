@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, alarms
+from tests.integration.rules.checked_scripts import HEAD, alarms, findings
 
 FROZEN = """
 class Body(nn.Module):
@@ -161,3 +162,58 @@ def test_what_libraries_do_is_not_told(case: str, tmp_path: Path) -> None:
 def test_what_it_looks_like_is_told(case: str, tmp_path: Path) -> None:
     script, cause = FAULTY[case]
     assert [each.cause for each in alarms(HEAD + script, tmp_path)] == [cause]
+
+
+QUERIES = """
+import torch
+class Decoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.places = torch.nn.Parameter(torch.randn(3, 8))
+        self.own, self.out = torch.nn.Linear(8, 8), torch.nn.Linear(8, 2)
+    def forward(self, x{more}):
+        queries = {zeros}
+        h = queries + self.own(queries).tanh() + self.places
+        return self.out((h @ x.mT).softmax(-1) @ x).mean(1)
+"""
+DECODED = """
+import sys
+sys.path.insert(0, {folder!r})
+{decoder}
+model = Decoder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(6, 5, 8)
+    loss = F.cross_entropy(model(x{more}), (x[:, 0, 0] > 0).long())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_of_library", "zeros", "more", "severity"),
+    [
+        (True, "torch.zeros_like(self.places)", ("", ""), "note"),
+        (False, "torch.zeros_like(self.places)", ("", ""), "warning"),
+        (True, "given[0]", (", given", ", torch.zeros(1, 3, 8)"), "warning"),
+        (True, "(given > 0).float()", (", given", ", -torch.rand(3, 8)"), "warning"),
+    ],
+)
+def test_zeros_that_a_library_fills_in_and_computes_with_are_a_note(
+    is_of_library: bool,
+    zeros: str,
+    more: tuple[str, str],
+    severity: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    source = QUERIES.format(zeros=zeros, more=more[0])
+    (library / "decoders.py").write_text(source)
+    monkeypatch.delitem(sys.modules, "decoders", raising=False)
+    decoder = "from decoders import Decoder" if is_of_library else source
+    found = findings(HEAD + DECODED.format(folder=str(library), decoder=decoder, more=more[1]), tmp_path)
+    assert [(each.cause, each.severity) for each in found] == [("masked_out", severity)]
+    assert found[0].tensors == ("model.own.weight",)
