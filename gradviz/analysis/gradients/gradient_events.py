@@ -373,10 +373,13 @@ class GradientEvents:
 
     def _is_looked_at(self, leaves: frozenset[int], start: int, end: int) -> bool:
         """Whether the program itself, or a scaler of mixed precision, uses the gradients, other than to change them or
-        to measure their size, as clipping does."""
+        to measure their size, as clipping does; or a library moves the leaves along them, before it takes others."""
         for row in range(start + 1, end):
             call = self._log.calls[row]
             if "amp_" in call.function:
+                return True
+            is_move = call.kind == "operation" and any(use.tensor in leaves for use in call.changed)
+            if is_move and self._is_computed_from_gradients(row):
                 return True
             site = call.call_site
             is_own = site is not None and not self._log.call_sites[site].is_library

@@ -115,6 +115,23 @@ for step in range(3):
     loss.backward()
     optimizer.step()
 """
+DENSITY = """
+net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 4))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+base = torch.distributions.Normal(0.0, 1.0)
+for step in range(4):
+    z = torch.randn(32, 4)
+    log_q = base.log_prob(z).sum(1)
+    for part in range(2):
+        kept, moved = z.chunk(2, 1)
+        shift, scale = net(kept).chunk(2, 1)
+        z = torch.cat([moved * scale.tanh().exp() + shift, kept], 1)
+        log_q = log_q - scale.tanh().sum(1) * {weights}
+    loss = (log_q - base.log_prob(z).sum(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 HEALTHY = {
     "a frozen model that drops what it reads and what it makes of that and of a trained prefix": FROZEN.format(
         dropped="self.drop(self.mix(h).tanh())", result="self.body(x, self.prefix)", wanted=LABELS, more=""
@@ -126,6 +143,7 @@ HEALTHY = {
     "gradients of a model that looks ahead, along which the trained one is moved": UNROLLED.format(moved=MOVED),
     "layers whose weights a small penalty meets, too": WIDE.format(std=0.3, is_residual=True),
     "second derivatives of each column, of points in two axes": POTENTIAL.format(column="[..., i]"),
+    "log-determinants that are counted once for each sample": DENSITY.format(weights="torch.ones(32)"),
 }
 FAULTY = {
     "a frozen model that drops values of targets": (
@@ -150,6 +168,20 @@ FAULTY = {
         "exploding_chain",
     ),
     "second derivatives of all columns at once": (POTENTIAL.format(column=""), "outputs_summed"),
+    "a target that discounts the next value by a tensor": (
+        """
+net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    x, y, reward = torch.randn(32, 4), torch.randn(32, 4), torch.randn(32)
+    following = net(y)[:, 0] * torch.full((32,), 0.95)
+    loss = (reward + following - net(x)[:, 0]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+        "gradient_into_target",
+    ),
 }
 
 
@@ -217,3 +249,54 @@ def test_zeros_that_a_library_fills_in_and_computes_with_are_a_note(
     found = findings(HEAD + DECODED.format(folder=str(library), decoder=decoder, more=more[1]), tmp_path)
     assert [(each.cause, each.severity) for each in found] == [("masked_out", severity)]
     assert found[0].tensors == ("model.own.weight",)
+
+
+SHARPNESS = """
+import torch
+class Sharpness(torch.optim.Optimizer):
+    def __init__(self, params, base):
+        super().__init__(params, {{}})
+        self.base = base(self.param_groups)
+    @torch.no_grad()
+    def climb(self):
+        held = [p for group in self.param_groups for p in group["params"]]
+        norm = torch.stack([p.grad.norm() for p in held]).norm()
+        self.moves = [0.05 * p.grad / norm for p in held]
+        for p, move in zip(held, self.moves):
+            {climb}
+        self.zero_grad()
+    @torch.no_grad()
+    def step(self):
+        held = [p for group in self.param_groups for p in group["params"]]
+        for p, move in zip(held, self.moves):
+            {descend}
+        self.base.step()
+"""
+CLIMBED = """
+import sys
+sys.path.insert(0, {folder!r})
+from sharpness import Sharpness
+model = nn.Linear(4, 1)
+optimizer = Sharpness(model.parameters(), lambda groups: torch.optim.SGD(groups, lr=0.1))
+for step in range(4):
+    x = torch.randn(8, 4)
+    F.mse_loss(model(x)[:, 0], x[:, 0]).backward()
+    optimizer.climb()
+    F.mse_loss(model(x)[:, 0], x[:, 0]).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("climb", "descend", "causes"), [("p.add_(move)", "p.sub_(move)", []), ("pass", "pass", ["missing_zero_grad"])]
+)
+def test_gradients_along_which_a_library_moves_parameters_are_used(
+    climb: str, descend: str, causes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "sharpness.py").write_text(SHARPNESS.format(climb=climb, descend=descend))
+    monkeypatch.delitem(sys.modules, "sharpness", raising=False)
+    found = alarms(HEAD + CLIMBED.format(folder=str(library)), tmp_path)
+    assert [each.cause for each in found] == causes
