@@ -132,6 +132,29 @@ for step in range(4):
     loss.backward()
     optimizer.step()
 """
+STAGES = """
+class Put(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, stages, value, index):
+        ctx.index = index
+        stages.data[index] = value
+        return stages
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, grad[ctx.index], None
+net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    y, weights = torch.randn(4, 2), torch.tensor([0.5, 0.3, 0.2], requires_grad=True)
+    stages = torch.empty(4, 2, 3)
+    for i in range(3):
+        stages = Put.apply(stages, net(y), (..., {place}))
+        y = y + (stages[..., {read}] * weights[{read}]).sum(-1)
+    loss = y.square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 HEALTHY = {
     "a frozen model that drops what it reads and what it makes of that and of a trained prefix": FROZEN.format(
         dropped="self.drop(self.mix(h).tanh())", result="self.body(x, self.prefix)", wanted=LABELS, more=""
@@ -144,6 +167,7 @@ HEALTHY = {
     "layers whose weights a small penalty meets, too": WIDE.format(std=0.3, is_residual=True),
     "second derivatives of each column, of points in two axes": POTENTIAL.format(column="[..., i]"),
     "log-determinants that are counted once for each sample": DENSITY.format(weights="torch.ones(32)"),
+    "stages of a solver that are written beside those that were read": STAGES.format(place="i", read=":i + 1"),
 }
 FAULTY = {
     "a frozen model that drops values of targets": (
@@ -181,6 +205,10 @@ for step in range(4):
     optimizer.step()
 """,
         "gradient_into_target",
+    ),
+    "stages of a solver that are written over each other": (
+        STAGES.format(place="0", read="0").replace(".sum(-1)", ""),
+        "data_access",
     ),
 }
 
