@@ -328,3 +328,51 @@ def test_gradients_along_which_a_library_moves_parameters_are_used(
     monkeypatch.delitem(sys.modules, "sharpness", raising=False)
     found = alarms(HEAD + CLIMBED.format(folder=str(library)), tmp_path)
     assert [each.cause for each in found] == causes
+
+
+BOUNDED = """
+import torch
+class Bounded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+        self.register_buffer("low", torch.full((2,), -1.0))
+    def forward(self, x):
+        return torch.maximum(self.layer(x), self.low)
+    def held(self):
+        return [*self.parameters(), self.low{seen}]
+"""
+HELD = """
+import sys
+sys.path.insert(0, {folder!r})
+{bounded}
+model = Bounded()
+optimizer = torch.optim.SGD(model.held(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    loss = F.mse_loss(model(x), x[:, :2])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_of_library", "seen", "causes"),
+    [
+        (True, "", []),
+        (True, ".view_as(self.low)", []),
+        (False, ".view_as(self.low)", ["requires_grad_false"]),
+    ],
+)
+def test_constants_that_a_library_lists_with_its_parameters_are_not_told(
+    is_of_library: bool, seen: str, causes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    source = BOUNDED.format(seen=seen)
+    (library / "bounded.py").write_text(source)
+    monkeypatch.delitem(sys.modules, "bounded", raising=False)
+    bounded = "from bounded import Bounded" if is_of_library else source
+    found = alarms(HEAD + HELD.format(folder=str(library), bounded=bounded), tmp_path)
+    assert [each.cause for each in found] == causes
