@@ -110,10 +110,10 @@ def frozen_in_optimizer(histories: ParameterHistories, text_of: TextOf) -> Itera
     """Tensors that an optimizer holds but never trains, and the call that froze them, if that came later.
 
     A whole model in an optimizer, with a part of it frozen before, is no mistake. These show that training was meant:
-    the tensors required grad when the optimizer got them; a whole group, or a whole model beside others, never did; or
-    they are no parameters of a module, nor constants of a library, so the program chose them one by one; or a default froze them, and the program
-    chose them beside others. One that trained for a while counts only
-    if it was frozen again and again: freezing once may be a plan, as in the stages of a training.
+    the tensors required grad when the optimizer got them; a whole group, or a whole model beside others, never did;
+    or they are no parameters of a module, nor constants of a library, so the program chose them one by one; or a
+    default froze them, and the program chose them beside others. One that trained for a while counts only if it was
+    frozen again and again: freezing once may be a plan, as in the stages of a training.
     """
     by_hand = _moved_by_given_gradients(histories)
     for number, optimizer in enumerate(histories.log.optimizers):
