@@ -376,3 +376,43 @@ def test_constants_that_a_library_lists_with_its_parameters_are_not_told(
     bounded = "from bounded import Bounded" if is_of_library else source
     found = alarms(HEAD + HELD.format(folder=str(library), bounded=bounded), tmp_path)
     assert [each.cause for each in found] == causes
+
+
+PADDED = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mix = nn.LayerNorm(8, eps={eps}), nn.MultiheadAttention(8, 1, batch_first=True)
+        self.last, self.out = nn.LayerNorm(8, eps={eps}), nn.Linear(8, 8)
+        nn.init.zeros_(self.out.bias)
+    def forward(self, x, hidden):
+        q = self.norm(x)
+        x = self.last(q + self.mix(q, x, x, attn_mask=hidden)[0])
+        return (x + self.out(x).relu()){masked}
+words = nn.Embedding(20, 8, padding_idx=0)
+blocks, last = nn.ModuleList([Block() for _ in range(2)]), nn.LayerNorm(8, eps={eps})
+hidden = torch.triu(torch.ones(8, 8, dtype=torch.bool), 1)
+optimizer = torch.optim.Adam([*words.parameters(), *blocks.parameters(), *last.parameters()], lr=0.001)
+for step in range(3):
+    ids = torch.randint(1, 20, (16, 9))
+    ids[torch.arange(9) < torch.randint(1, 6, (16, 1))] = 0
+    x, given = words(ids[:, :-1]), (ids[:, :-1] != 0)[..., None]
+    for block in blocks:
+        x = block(x, hidden)
+    logits = last(x) @ words.weight.T
+    loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), ignore_index=0)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_normalized_rows_of_padding_are_told_with_what_helps(tmp_path: Path) -> None:
+    script = HEAD + PADDED.format(eps=1e-8, masked="")
+    (found,) = alarms(script, tmp_path)
+    assert found.cause == "exploding_chain"
+    assert found.location is not None
+    assert "nn.LayerNorm(8, eps=1e-08)" in script.splitlines()[found.location.line - 1]
+    assert "larger eps" in found.fix
+    assert "multiply what each layer returns by the mask" in found.fix
+    assert alarms(HEAD + PADDED.format(eps=1e-5, masked=" * given"), tmp_path) == []

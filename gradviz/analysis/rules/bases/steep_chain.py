@@ -34,6 +34,17 @@ _MIN_NODES = 3
 
 _WHY_PRODUCT = "the gradient of each factor is the product of all the others, and there are many"
 _FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, logsumexp), or multiply fewer at a time"
+_NORMALIZE = frozenset({
+    "NativeLayerNormBackward0", "NativeGroupNormBackward0", "NativeBatchNormBackward0", "FusedRmsNormBackward0",
+})  # fmt: skip
+_WHY_SPREAD = (
+    "the derivative of a normalization is one over the spread of what it gets, and that is nearly 0 where all its "
+    "values are the same"
+)
+_FIX_SPREAD = (
+    "give the normalization a larger eps, and keep rows whose values are all the same, such as padding, out: multiply "
+    "what each layer returns by the mask"
+)
 
 
 class SteepChain(Rule):
@@ -108,13 +119,16 @@ class SteepChain(Rule):
         rows = self._most_affected_first(case.flow_of(number).rows)
         steepest = [row.name for row in rows[: max(1, len(rows) // 3)]]
         own_line = case.location_of(number, culprit.nodes[0])
+        why, fix = (_WHY_PRODUCT, _FIX_PRODUCT) if whole.is_from_loss else (self.why, self.fix)
+        if culprit.operation in _NORMALIZE and self.symptom == "exploding":
+            why, fix = _WHY_SPREAD, _FIX_SPREAD
         location = _line_to_change(case, number, culprit) or own_line
         return self.finding(
             self.verdict(culprit, whole),
             severity="note" if _is_recurrence_as_made(case, number, culprit) else self.severity,
             symptom=self.symptom,
-            why=_WHY_PRODUCT if whole.is_from_loss else self.why,
-            fix=_FIX_PRODUCT if whole.is_from_loss else self.fix,
+            why=why,
+            fix=fix,
             location=location,
             symptom_location=own_line if own_line != location else None,
             op=culprit.operation,
