@@ -219,8 +219,9 @@ class GradientEvents:
         calls = self._log.calls
         since = self._backward_before(row)
         above = {n for use in calls[row].inputs[1:] for n in self._flow.ancestors(use.tensor, row, since)}
-        # What zeros_like() gives has only the shape of a gradient.
-        used = {use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs}
+        # What zeros_like() gives has only the shape of a gradient, and grad() begins with ones that no call made.
+        uses = (use for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs)
+        used = {use.tensor for use in uses if not use.place.startswith("gradient")}
         return any(n in self._histories.leaves_of_gradients or self._is_new_and_not_made(n, since) for n in used)
 
     def _is_new_and_not_made(self, tensor: int, since: int) -> bool:

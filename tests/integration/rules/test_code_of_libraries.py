@@ -155,6 +155,23 @@ for step in range(4):
     loss.backward()
     optimizer.step()
 """
+BALANCED = """
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+weights = nn.Parameter(torch.ones(2))
+optimizer, balance = torch.optim.Adam(net.parameters(), lr=0.01), torch.optim.Adam([weights], lr=0.02)
+for step in range(4):
+    x = torch.randn(16, 4)
+    losses = (net(x) - x[:, :2] * torch.tensor([1.0, 5.0])).square().mean(0)
+    optimizer.zero_grad()
+    (weights * losses).sum().backward(retain_graph=True)
+    grads = [torch.autograd.grad(each, net[0].weight, retain_graph=True)[0] for each in losses]
+    norms = torch.stack([(w * g).norm() for w, g in zip(weights, grads)])
+    uneven = (norms - norms.detach().mean()).abs().sum()
+    {given}
+    optimizer.step()
+    balance.step()
+    weights.data = weights.data * 2 / weights.data.sum()
+"""
 HEALTHY = {
     "a frozen model that drops what it reads and what it makes of that and of a trained prefix": FROZEN.format(
         dropped="self.drop(self.mix(h).tanh())", result="self.body(x, self.prefix)", wanted=LABELS, more=""
@@ -168,6 +185,9 @@ HEALTHY = {
     "second derivatives of each column, of points in two axes": POTENTIAL.format(column="[..., i]"),
     "log-determinants that are counted once for each sample": DENSITY.format(weights="torch.ones(32)"),
     "stages of a solver that are written beside those that were read": STAGES.format(place="i", read=":i + 1"),
+    "a gradient that grad() puts in the place of what backward() added up": BALANCED.format(
+        given="weights.grad = torch.autograd.grad(uneven, weights)[0]"
+    ),
 }
 FAULTY = {
     "a frozen model that drops values of targets": (
@@ -209,6 +229,10 @@ for step in range(4):
     "stages of a solver that are written over each other": (
         STAGES.format(place="0", read="0").replace(".sum(-1)", ""),
         "data_access",
+    ),
+    "a gradient that grad() adds to what backward() added up": (
+        BALANCED.format(given="weights.grad = weights.grad + torch.autograd.grad(uneven, weights)[0]"),
+        "missing_zero_grad",
     ),
 }
 
