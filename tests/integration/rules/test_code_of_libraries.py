@@ -172,6 +172,57 @@ for step in range(4):
     balance.step()
     weights.data = weights.data * 2 / weights.data.sum()
 """
+SCANNED = """
+class Scan(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.keep, self.new, self.read = nn.Linear(4, 8), nn.Linear(4, 8), nn.Linear(4, 8)
+        nn.init.normal_(self.read.weight, std=0.5)
+    def forward(self, inputs):
+        kept, deltas, read = self.keep(inputs).sigmoid(), self.new(inputs), self.read(inputs)
+        state, states = torch.zeros(len(inputs), 8), []
+        for i in range(inputs.shape[1]):
+            state = kept[:, i] * state + deltas[:, i]
+            states.append(state)
+        return torch.stack(states, 1) * read
+embed, scan, head = nn.Embedding(6, 4), Scan(), nn.Linear(8, 6)
+optimizer = torch.optim.Adam([*embed.parameters(), *scan.parameters(), *head.parameters()], lr=0.01)
+for step in range(4):
+    ids = torch.randint(0, 6, (8, 7))
+    {words}
+    loss = F.cross_entropy(head(scan(embed(ids[:, :-1]))).flatten(0, 1), ids[:, 1:].flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+WRAPPED = """
+class Wrapped(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.scale = inner, nn.Parameter(torch.ones(8))
+    def forward(self, x):
+        return self.inner(x) * self.scale
+class Copied(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.other = inner, nn.Linear(4, 8)
+        {named}
+    def forward(self, x):
+        return self.other(x) + self.inner(x) + self.kept(x)
+def frozen(layer):
+    while hasattr(layer, "inner"):
+        layer = layer.inner
+    return layer.requires_grad_(False)
+net = nn.Sequential({made}(nn.Linear(4, 8)), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+{freeze}
+for step in range(4):
+    x = torch.randn(16, 4)
+    loss = F.cross_entropy(net(x), (x[:, 0] > 0).long())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 HEALTHY = {
     "a frozen model that drops what it reads and what it makes of that and of a trained prefix": FROZEN.format(
         dropped="self.drop(self.mix(h).tanh())", result="self.body(x, self.prefix)", wanted=LABELS, more=""
@@ -188,6 +239,13 @@ HEALTHY = {
     "a gradient that grad() puts in the place of what backward() added up": BALANCED.format(
         given="weights.grad = torch.autograd.grad(uneven, weights)[0]"
     ),
+    "the states of a model that reads a sequence": SCANNED.format(words=""),
+    "the same, of words that were drawn": SCANNED.format(
+        words="ids = torch.multinomial(torch.softmax(torch.randn(8, 6), 1), 7, replacement=True)"
+    ),
+    "a loop that goes down to the layer that an adapter wraps": WRAPPED.format(
+        named="self.kept = copy.deepcopy(inner)", made="Wrapped", freeze=""
+    ).replace("optimizer = ", "frozen(net[0])\noptimizer = "),
 }
 FAULTY = {
     "a frozen model that drops values of targets": (
@@ -233,6 +291,10 @@ for step in range(4):
     "a gradient that grad() adds to what backward() added up": (
         BALANCED.format(given="weights.grad = weights.grad + torch.autograd.grad(uneven, weights)[0]"),
         "missing_zero_grad",
+    ),
+    "a layer that is kept under a second name, and frozen": (
+        WRAPPED.format(named="self.kept = self.inner", made="Copied", freeze="net[0].kept.requires_grad_(False)"),
+        "copied_onto_itself",
     ),
 }
 
