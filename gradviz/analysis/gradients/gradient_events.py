@@ -219,8 +219,9 @@ class GradientEvents:
         calls = self._log.calls
         since = self._backward_before(row)
         above = {n for use in calls[row].inputs[1:] for n in self._flow.ancestors(use.tensor, row, since)}
-        # What zeros_like() gives has only the shape of a gradient.
-        used = {use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs}
+        # What zeros_like() gives has only the shape of a gradient, and grad() begins with ones that no call made.
+        uses = (use for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs)
+        used = {use.tensor for use in uses if not use.place.startswith("gradient")}
         return any(n in self._histories.leaves_of_gradients or self._is_new_and_not_made(n, since) for n in used)
 
     def _is_new_and_not_made(self, tensor: int, since: int) -> bool:
@@ -373,10 +374,13 @@ class GradientEvents:
 
     def _is_looked_at(self, leaves: frozenset[int], start: int, end: int) -> bool:
         """Whether the program itself, or a scaler of mixed precision, uses the gradients, other than to change them or
-        to measure their size, as clipping does."""
+        to measure their size, as clipping does; or a library moves the leaves along them, before it takes others."""
         for row in range(start + 1, end):
             call = self._log.calls[row]
             if "amp_" in call.function:
+                return True
+            is_move = call.kind == "operation" and any(use.tensor in leaves for use in call.changed)
+            if is_move and self._is_computed_from_gradients(row):
                 return True
             site = call.call_site
             is_own = site is not None and not self._log.call_sites[site].is_library

@@ -75,11 +75,17 @@ def descent_on_one_path(graph: Graph, growth: Growth) -> Descent | None:
     few.
 
     Two terms of a loss go through layers of their own: the gradients of the one say nothing about those of the other,
-    which may have a hundred times its weight.
+    which may have a hundred times its weight. Where single numbers are added up, terms of a loss meet.
     """
     path, _ = _steepest_path(graph, growth)
-    near = ancestors(graph, path[:1]) | descendants(graph, path[-1:])
+    in_model = [node for node in path if not _gets_numbers(graph.nodes[node])] or path
+    near = ancestors(graph, in_model[:1]) | descendants(graph, path[-1:])
     return _descent([norm for _, norm, node in sorted(_arrivals_at_layers(graph)) if node in near])
+
+
+def _gets_numbers(node: Node) -> bool:
+    """Whether every gradient that arrived at a node is that of a single number."""
+    return all(figures is None or figures.count == 1 for figures in node.arrived)
 
 
 def descent_along(graph: Graph, growth: Growth) -> Descent | None:
@@ -202,12 +208,17 @@ def growths(graph: Graph) -> list[Growth]:
 
 def _change(graph: Graph, node: Node) -> float | None:
     came = _norm(node.arrived)
-    went = _norm(
-        sent
-        for edge, sent in zip(node.edges, node.gradients, strict=False)
+    sent = [
+        figures
+        for edge, figures in zip(node.edges, node.gradients, strict=False)
         if edge is not None and not leads_to_a_leaf(graph, edge.target)
-    )
+    ]
+    # A sum sends what it gets to each of its inputs: that is no growth along any path.
+    went = max((_norm([each]) for each in sent), default=0.0) if node.name in _SUMS else _norm(sent)
     return log10(went / came) if came and went else None
+
+
+_SUMS = frozenset({"AddBackward0", "SubBackward0"})
 
 
 def _trend(arrivals: Sequence[float]) -> float:

@@ -8,6 +8,8 @@ from math import log, prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.call_words import is_in_library
+from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
 from gradviz.analysis.dataflow.values.origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
 from gradviz.analysis.numbers.gradient_origins import (
@@ -76,6 +78,8 @@ class ZeroGradient:
     """For gradients that are too small for a dtype: that dtype."""
     arrived: float = 0.0
     """For the same: the largest gradient that arrived at the node."""
+    is_of_library: bool = False
+    """Whether a library computes with zeros that it filled in itself: its users cannot change that."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +298,9 @@ class ZeroGradients:
         origin = self._origin_of_zeros(use.tensor, row)
         if self._will_move(use, origin):
             return None
-        found = self._by_origin(replace(plain, call=row, operand=values), origin, use)
+        is_of_library = self._is_fill_of_library(origin, row)
+        plain = replace(plain, call=row, operand=values, is_of_library=is_of_library)
+        found = self._by_origin(plain, origin, use)
         fills = (
             fills_of_factors(self._origins, flow, zeros, row, self._is_by_constructor) if _is_by_value(found) else None
         )
@@ -312,6 +318,12 @@ class ZeroGradients:
                 return made
             use, row = call.live_inputs[0], made
         return None
+
+    def _is_fill_of_library(self, origin: Origin, row: int) -> bool:
+        """Whether zeros are made and used in a library, from no values: masks come of what it was given."""
+        made = self._flow.log.calls[origin.call]
+        is_fill = not origin.is_unseen and (not made.inputs or made.function in TAKES_ONLY_THE_SHAPE)
+        return is_fill and is_in_library(self._flow, origin.call) and is_in_library(self._flow, row)
 
     def _origin_of_zeros(self, tensor: int, row: int) -> Origin:
         """The oldest origin that no constructor of a module made, if there is one: a normalization starts with zeros

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hoo
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.frozen_by_default import TextOf, picked_by_program
 from gradviz.analysis.parameters.parameter_histories import GIVES_A_GRADIENT, ParameterHistories
+from gradviz.analysis.parameters.unused_parameters import is_made_by_library
 from gradviz.capture.capture import ScriptError
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -109,10 +110,10 @@ def frozen_in_optimizer(histories: ParameterHistories, text_of: TextOf) -> Itera
     """Tensors that an optimizer holds but never trains, and the call that froze them, if that came later.
 
     A whole model in an optimizer, with a part of it frozen before, is no mistake. These show that training was meant:
-    the tensors required grad when the optimizer got them; a whole group, or a whole model beside others, never did; or
-    they are no parameters of a module, so the program chose them one by one; or a default froze them, and the program
-    chose them beside others. One that trained for a while counts only
-    if it was frozen again and again: freezing once may be a plan, as in the stages of a training.
+    the tensors required grad when the optimizer got them; a whole group, or a whole model beside others, never did;
+    or they are no parameters of a module, nor constants of a library, so the program chose them one by one; or a
+    default froze them, and the program chose them beside others. One that trained for a while counts only if it was
+    frozen again and again: freezing once may be a plan, as in the stages of a training.
     """
     by_hand = _moved_by_given_gradients(histories)
     for number, optimizer in enumerate(histories.log.optimizers):
@@ -135,14 +136,20 @@ def frozen_in_optimizer(histories: ParameterHistories, text_of: TextOf) -> Itera
             elif never and len(never) == len(group):
                 found = never
             else:
-                plain = [tensor for tensor in never if histories.tensor(tensor).role == "tensor"]
-                found = plain or _whole_models(histories, group, never)
+                plain = [tensor for tensor in never if _is_chosen_alone(histories, tensor)]
+                whole = _whole_models(histories, group, never)
+                found = plain or [tensor for tensor in whole if histories.tensor(tensor).role == "parameter"]
             if found:
                 told.update(found)
                 yield found, min(late, default=None)
         picked = [each for each in picked_by_program(histories, number, text_of) if each not in told]
         if picked:
             yield picked, None
+
+
+def _is_chosen_alone(histories: ParameterHistories, number: int) -> bool:
+    """Whether a tensor belongs to no module: a library may list its constants with the parameters of a model."""
+    return histories.tensor(number).role == "tensor" and not is_made_by_library(histories, number)
 
 
 def _moved_by_given_gradients(histories: ParameterHistories) -> frozenset[int]:

@@ -60,7 +60,7 @@ class _Side(Struct, frozen=True):
     has_data: bool
     """Whether a tensor of data was added."""
     is_discounted: bool
-    """Whether it was multiplied by a number just below 1, or by numbers from 0 to 1."""
+    """Whether it was multiplied by a number just below 1, or by numbers from 0 to 1 that are not all 1."""
     passed: tuple[int, ...]
     """The other calls above it, newest first."""
 
@@ -195,7 +195,7 @@ def _discounts(flow: Dataflow, row: int, call: Call, constants: list[TensorUse])
     known = [flow.values_of(use, row) for use in constants]
     return any(
         values is not None and values.minimum is not None and values.maximum is not None
-        and values.minimum >= 0 and _MIN_DISCOUNT <= values.maximum <= 1
+        and 0 <= values.minimum < 1 and _MIN_DISCOUNT <= values.maximum <= 1
         for values in known
     )  # fmt: skip
 

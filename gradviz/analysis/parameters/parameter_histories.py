@@ -486,8 +486,16 @@ class HandedOnGradients:
         for use in call.inputs[:1] if call.function == GIVES_A_GRADIENT else call.changed:
             leaf = use.tensor if use.is_live_leaf else self._log.tensors[use.tensor].gradient_of
             leaf = self._assigned.get(use.tensor) if leaf is None else leaf
+            leaf = self._leaf_in.get(self._log.memory_of(use.tensor)) if leaf is None else leaf
             if leaf is not None:
                 yield _item_of(use), leaf
+
+    @cached_property
+    def _leaf_in(self) -> dict[int, int]:
+        """By memory: the leaf that lies there, or whose gradient does. ``p.data.add_()`` writes by another name."""
+        of_gradients = {each: leaf for leaf, gradients in self._gradients.items() for each in gradients}
+        leaves = {**of_gradients, **{leaf: leaf for leaf in self._log.parameters}}
+        return {self._log.memory_of(number): leaf for number, leaf in leaves.items()}
 
     @cached_property
     def _assigned(self) -> dict[int, int]:

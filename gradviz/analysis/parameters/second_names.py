@@ -8,6 +8,8 @@ an optimizer has it.
 [('target', 'online'), ('other', 'net')]
 >>> list(assigned_names("target = copy.deepcopy(online)"))
 []
+>>> list(assigned_names("layer = layer.inner"))  # goes on to a part, and forgets the whole
+[]
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def assigned_names(line: str) -> Iterator[tuple[str, str]]:
     targets, values = _elements(statement.targets[0]), _elements(statement.value)
     for target, value in zip(targets, values, strict=False) if len(targets) == len(values) else ():
         name, model = _dotted(target), _dotted(_itself(value))
-        if name is not None and model is not None and _last(name) != _last(model):
+        if name is not None and model is not None and _last(name) != _last(model) and not model.startswith(f"{name}."):
             yield name, model
 
 

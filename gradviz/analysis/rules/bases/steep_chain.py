@@ -34,6 +34,17 @@ _MIN_NODES = 3
 
 _WHY_PRODUCT = "the gradient of each factor is the product of all the others, and there are many"
 _FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, logsumexp), or multiply fewer at a time"
+_NORMALIZE = frozenset({
+    "NativeLayerNormBackward0", "NativeGroupNormBackward0", "NativeBatchNormBackward0", "FusedRmsNormBackward0",
+})  # fmt: skip
+_WHY_SPREAD = (
+    "the derivative of a normalization is one over the spread of what it gets, and that is nearly 0 where all its "
+    "values are the same"
+)
+_FIX_SPREAD = (
+    "give the normalization a larger eps, and keep rows whose values are all the same, such as padding, out: multiply "
+    "what each layer returns by the mask"
+)
 
 
 class SteepChain(Rule):
@@ -65,10 +76,11 @@ class SteepChain(Rule):
             if wholes[0] is None and ordered:
                 wholes.append(descent_along(graph, ordered[-1]))
         for whole in wholes:
-            culprit = self._culprit(graph, ordered, whole) if whole is not None and self._is_steep(whole) else None
-            if whole is None or culprit is None:
+            if whole is None or not self._is_steep(whole):
                 continue
-            if whole is not wholes[0] or self._is_steep_on_one_path(graph, culprit):
+            if whole is wholes[0]:
+                yield from self._steep_on_one_path(graph, ordered)
+            elif (culprit := self._culprit(graph, ordered, whole)) is not None:
                 yield whole, culprit
 
     @abstractmethod
@@ -79,11 +91,17 @@ class SteepChain(Rule):
         limit = STEEP**2 if whole.is_from_loss else STEEP
         return whole.factor < 1 / limit if self.symptom == "vanishing" else whole.factor > limit
 
-    def _is_steep_on_one_path(self, graph: Graph, culprit: Growth) -> bool:
-        """Whether the layers between which it was measured follow each other: of two terms of a loss, each with layers
-        of its own, the one may have a hundred times the weight of the other."""
-        between = descent_on_one_path(graph, culprit)
-        return between is not None and self._is_steep(between)
+    def _steep_on_one_path(self, graph: Graph, ordered: Sequence[Growth]) -> Iterator[tuple[Descent, Growth]]:
+        """The change between layers that follow each other, and what causes it: of two terms of a loss, each with
+        layers of its own, the one may have a hundred times the weight of the other."""
+        for steepest in self._steepest_first(ordered)[:1]:
+            between = descent_on_one_path(graph, steepest)
+            if between is not None and self._is_steep(between) and self._culprit(graph, [steepest], between):
+                yield between, steepest
+
+    def _steepest_first(self, ordered: Sequence[Growth]) -> list[Growth]:
+        sign = -1 if self.symptom == "vanishing" else 1
+        return [each for each in ordered[::-sign] if sign * each.decades > 0]
 
     def _culprit(self, graph: Graph, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
         """The operation that causes most of it, if its nodes follow each other.
@@ -91,7 +109,7 @@ class SteepChain(Rule):
         Small factors in parallel branches, as in new residual branches, are no chain.
         """
         sign = -1 if self.symptom == "vanishing" else 1
-        steepest_first = [each for each in ordered[::-sign] if sign * each.decades > 0]
+        steepest_first = self._steepest_first(ordered)
         if whole.is_from_loss:  # parallel nodes are skipped
             return next(filter(None, (chain_above_layers(graph, each, STEEP) for each in steepest_first)), None)
         least = _MIN_PART * abs(log10(whole.factor))
@@ -101,13 +119,16 @@ class SteepChain(Rule):
         rows = self._most_affected_first(case.flow_of(number).rows)
         steepest = [row.name for row in rows[: max(1, len(rows) // 3)]]
         own_line = case.location_of(number, culprit.nodes[0])
+        why, fix = (_WHY_PRODUCT, _FIX_PRODUCT) if whole.is_from_loss else (self.why, self.fix)
+        if culprit.operation in _NORMALIZE and self.symptom == "exploding":
+            why, fix = _WHY_SPREAD, _FIX_SPREAD
         location = _line_to_change(case, number, culprit) or own_line
         return self.finding(
             self.verdict(culprit, whole),
             severity="note" if _is_recurrence_as_made(case, number, culprit) else self.severity,
             symptom=self.symptom,
-            why=_WHY_PRODUCT if whole.is_from_loss else self.why,
-            fix=_FIX_PRODUCT if whole.is_from_loss else self.fix,
+            why=why,
+            fix=fix,
             location=location,
             symptom_location=own_line if own_line != location else None,
             op=culprit.operation,

@@ -87,9 +87,12 @@ class ZeroGradientRule(Rule):
             location = wrong_use[0]
         return self.finding(
             f"{together(zero.leaves)} got a gradient of exactly zero {self._says(case, zero)}",
+            severity="note" if zero.is_of_library else self.severity,
             symptom="grad_zero",
             why=self.why(zero, operation),
-            fix=wrong_use[1]
+            fix=_OF_LIBRARY
+            if zero.is_of_library
+            else wrong_use[1]
             if wrong_use is not None
             else self.fix(zero, operation)
             if zero.optimizer is None
@@ -149,6 +152,9 @@ def _since(case: Case, zero: ZeroGradient) -> str:
 _SMALLER_STEPS = (
     "take smaller steps: a lower learning rate, a warm-up, clipped gradients, inputs and targets of scale 1"
 )
+
+
+_OF_LIBRARY = "nothing, if that model is meant to begin with zeros there; else it has an option, or a newer version"
 
 
 def _evidence(zero: ZeroGradient) -> dict[str, Attribute]:

@@ -144,10 +144,23 @@ def writes_beside_the_graph(backward_calls: BackwardCalls) -> Iterator[tuple[int
         is_computed = made is not None and any(
             use.tensor == target and use.has_grad_fn for use in flow.log.calls[made].outputs
         )
+        if _is_told_by_a_function(flow, write, target):
+            continue
         for backward in backward_calls.next_after(write, 1) if is_computed else ():
             members = backward_calls.reached(backward).members
             if any(user in members for user in flow.users(target, after=write)):
                 yield write, target, backward
+
+
+def _is_told_by_a_function(flow: Dataflow, write: int, target: int) -> bool:
+    """Whether a custom function writes into what it returns: its backward is that of the write."""
+    inside = flow.log.calls[write].inside
+    function = None if inside is None else flow.log.calls[inside]
+    return (
+        function is not None
+        and function.kind == "custom"
+        and any(flow.memory_of(use.tensor) == flow.memory_of(target) for use in function.outputs)
+    )
 
 
 def _writes(flow: Dataflow) -> Iterator[tuple[int, int]]:
@@ -188,11 +201,26 @@ def _savers(
             continue
         for saver in backward_calls.reached(backward).rows:
             for tensor, saved, node in _saved_by(flow, nodes_of(graph), saver) if saver < write else ():
-                if tensor in shared:
+                if tensor in shared and not _may_lie_beside(flow, write, target, tensor):
                     yield UnseenWrite(write, saver, tensor, saved.slot, NodeAt(graph, node.id), backward)
 
 
 _MAX_BACKWARDS = 2
+
+
+def _may_lie_beside(flow: Dataflow, write: int, target: int, saved: int) -> bool:
+    """Whether a write to some elements of a tensor, and a part of it that was saved, may have none in common: a solver
+    reads the stages that it has, and writes the next one."""
+    call, whole = flow.log.calls[write], flow.log.tensors[target].facts.elements
+    is_whole = flow.log.tensors[saved].facts.elements == whole
+    if is_whole or call.function != _WRITES_ELEMENTS or flow.memory_of(saved) != flow.memory_of(target):
+        return False
+    made = flow.first_producer(saved, write)
+    taken = {} if made is None else flow.log.calls[made].scalars
+    return not taken or taken != call.scalars
+
+
+_WRITES_ELEMENTS = "torch.Tensor.__setitem__"
 
 
 def _by_key(graph: Graph) -> _Nodes:

@@ -75,6 +75,8 @@ class OutputsSummed(Rule):
                 continue
             summed = _summed(flow, row)
             for asked, result in zip(call.asked, call.outputs, strict=False) if summed is not None else ():
+                if summed is not None and shape_of(flow, asked.tensor)[:-1] == shape_of(flow, summed):
+                    continue  # one number for each point: what it sums up are points
                 used = None if summed is None else _misread(flow, row, summed, asked.tensor, result.tensor)
                 if used is None and summed is not None and flow.log.tensors[asked.tensor].role == "tensor":
                     used = _meets_columns(flow, row, summed, result.tensor)

@@ -84,7 +84,11 @@ class TrainingMode(Rule):
                 continue
             # A teacher may be a part of what trains: the outermost module that nothing trains.
             finished = next((scope for scope in reversed(around) if self._is_finished(case, row, scope)), None)
-            if finished is not None and finished != outermost and self._drops_like_the_rest(case, row, outermost):
+            if (
+                finished is not None
+                and finished != outermost
+                and self._drops_like_the_rest(case, row, finished, outermost)
+            ):
                 told.add(flow.log.scopes[finished].path)
             elif finished is not None:
                 path = flow.log.scopes[finished].path
@@ -182,17 +186,21 @@ class TrainingMode(Rule):
             return False  # an average of a trained model, made anew at each step
         return self._goes_into_a_loss(case, row)
 
-    def _drops_like_the_rest(self, case: Case, row: int, outermost: int) -> bool:
+    def _drops_like_the_rest(self, case: Case, row: int, finished: int, outermost: int) -> bool:
         """Whether it is a dropout in frozen layers of a model, and the trained layers behind them drop values as well:
-        so do adapters in a frozen model, and training that begins at a later layer."""
+        so do adapters in a frozen model, training that begins at a later layer, and a frozen model that mixes what it
+        reads with a trained prefix."""
         flow, calls = case.dataflow, case.dataflow.log.calls
-        if word_of_layer(calls[row]) != "dropout" or not self._feeds_trained_layers(case, row):
+        if word_of_layer(calls[row]) != "dropout":
             return False
-        members = (calls[number] for number in calls_beside(flow, row, outermost))
+        around = outermost if self._feeds_trained_layers(case, row) else _model_around(flow, row, finished)
         return any(
-            ((is_training(call) is True and word_of_layer(call) == "dropout") or drops_attention(call))
-            and any(use.requires_grad for use in call.outputs)
-            for call in members
+            (
+                (is_training(calls[each]) is True and word_of_layer(calls[each]) == "dropout")
+                or drops_attention(calls[each])
+            )
+            and any(use.requires_grad for use in calls[each].outputs)
+            for each in calls_beside(flow, row, around)
         )
 
     def _feeds_trained_layers(self, case: Case, row: int) -> bool:
@@ -239,6 +247,14 @@ class TrainingMode(Rule):
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
+
+
+def _model_around(flow: Dataflow, row: int, scope: int) -> int:
+    """The scope of a module that has parameters, or of the one around a dropout, which has none."""
+    around = list(scopes_around(flow.log.scopes, flow.log.calls[row].scope))
+    own = (use.tensor for each in calls_beside(flow, row, scope) for use in flow.log.calls[each].inputs)
+    has_parameters = any(flow.log.tensors[number].role == "parameter" for number in own)
+    return scope if has_parameters else around[min(around.index(scope) + 1, len(around) - 1)]
 
 
 def _is_compared(flow: Dataflow, row: int) -> bool:

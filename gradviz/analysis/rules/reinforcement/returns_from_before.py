@@ -76,7 +76,7 @@ class ReturnsFromBefore(Rule):
         for file, lines in case.capture.sources.items():
             for found in forward_sums(lines):
                 used = _weighs_at(case, file, found)
-                if used is not None:
+                if used is not None and not _learns_the_discount(case.dataflow, file, found):
                     yield self._finding(file, found, used)
             for found in sums_left_reversed(lines):
                 used = _weighs_at(case, file, found)
@@ -159,7 +159,17 @@ def _line_of_append(lines: dict[int, str], found: ForwardSum) -> int:
 
 
 def _draws_actions(flow: Dataflow) -> bool:
-    return any(plain_name(call.function) in _DRAWS and call.inputs for call in flow.log.calls)
+    """Whether it draws from a distribution that it has computed; to fill a weight is none."""
+    return any(plain_name(call.function) in _DRAWS and call.inputs and not call.changed for call in flow.log.calls)
+
+
+def _learns_the_discount(flow: Dataflow, file: str, found: ForwardSum) -> bool:
+    """Whether the loop multiplies what it keeps by something that is computed with parameters, too: the state of a
+    model, which sees the past only."""
+    loop = range(found.line, found.last_line + 1)
+    products = (row for row, call in enumerate(flow.log.calls) if plain_name(call.function) in _WEIGHS)
+    lines = (location_of_call(flow, row) for row in products if len(flow.log.calls[row].live_inputs) > 1)
+    return any(line is not None and line.file == file and line.line in loop for line in lines)
 
 
 def _weighs_at(case: Case, file: str, found: ForwardSum) -> Location | None:

@@ -78,6 +78,8 @@ class CancelsToZero(Rule):
         for rows in lines.values():
             if len(rows) < _MIN_CALLS or not all(_is_zero(flow, row) for row in rows):
                 continue
+            if _only_centres(flow, rows[-1]):
+                continue
             normalizing = _normalization(flow, rows[-1])
             backward = None if normalizing is None else _trained_by(flow, rows[-1])
             if normalizing is not None and backward is not None:
@@ -174,6 +176,19 @@ def _is_minus_its_mean(flow: Dataflow, row: int, call: Call) -> bool:
         if name not in _RESHAPE and not is_scaled:
             return False
     return False
+
+
+def _only_centres(flow: Dataflow, row: int) -> bool:
+    """Whether a mean is only subtracted, from the values themselves and perhaps from others that are compared with
+    them: to centre once more changes nothing."""
+    mean = flow.log.calls[row].outputs[0].tensor
+    users = [(user, flow.log.calls[user]) for user in flow.users(mean, row)]
+    reads = [(user, call) for user, call in users if call.kind == "operation" and call.outputs]
+    is_subtracted = all(
+        plain_name(call.function) == "sub" and call.inputs[-1].tensor == mean != call.inputs[0].tensor
+        for _, call in reads
+    )
+    return is_subtracted and any(_is_minus_its_mean(flow, user, call) for user, call in reads)
 
 
 _MEANS = _SUMS | {"mean", "nanmean", "var_mean", "std_mean"}
