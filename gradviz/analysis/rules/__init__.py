@@ -151,6 +151,7 @@ from gradviz.analysis.rules.parameters.units_stay_alike import UnitsStayAlike
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
+from gradviz.analysis.rules.reinforcement.advantages_cross_ends import AdvantagesCrossEnds
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
 from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
@@ -441,6 +442,7 @@ RULES: tuple[type[Rule], ...] = (
     PlateauOfWrongSide,
     StateStaysZero,
     PrunedGrowsBack,
+    AdvantagesCrossEnds,
     NotMovedBack,
     NamesMatchNothing,
     StepsUpGradient,

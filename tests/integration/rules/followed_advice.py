@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV739": (
+        (
+            "multiply both by the same flag",
+            (("last = delta + 0.99 * 0.95 * last", "last = delta + 0.94 * alive[t] * last"),),
+        ),
+    ),
     "GV207": (("torch.tanh", (("torch.nn.ReLU()", "torch.nn.Tanh()"),)),),
     "GV678": (("swap the two: kl_divergence(posterior, prior)", (("(prior, posterior)", "(posterior, prior)"),)),),
     "GV679": (
