@@ -50,6 +50,7 @@ from gradviz.analysis.rules.likelihoods.divergence_turned_around import Divergen
 from gradviz.analysis.rules.likelihoods.entropy_without_log import EntropyWithoutLog
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
 from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
+from gradviz.analysis.rules.likelihoods.log_determinant_lost import LogDeterminantLost
 from gradviz.analysis.rules.likelihoods.log_determinant_of_one_position import LogDeterminantOfOnePosition
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
@@ -483,6 +484,7 @@ RULES: tuple[type[Rule], ...] = (
     WrongSecondMoment,
     AverageNeverRead,
     RateOfLoadedState,
+    LogDeterminantLost,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,

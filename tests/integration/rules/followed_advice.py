@@ -17,6 +17,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("last = delta + 0.99 * 0.95 * last", "last = delta + 0.94 * alive[t] * last"),),
         ),
     ),
+    "GV780": (
+        (
+            "total = total + log_det",
+            (
+                ("z = torch.randn(16, 4)", "z, log_det = torch.randn(16, 4), 0"),
+                ("log_det = s.sum(1)", "log_det = log_det + s.sum(1)"),
+            ),
+        ),
+    ),
     "GV207": (("torch.tanh", (("torch.nn.ReLU()", "torch.nn.Tanh()"),)),),
     "GV678": (("swap the two: kl_divergence(posterior, prior)", (("(prior, posterior)", "(posterior, prior)"),)),),
     "GV679": (
