@@ -215,6 +215,7 @@ from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormM
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
+from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
@@ -493,6 +494,7 @@ RULES: tuple[type[Rule], ...] = (
     ChangedUnderTwoNames,
     CounterNeverAdvances,
     FrozenStillMoves,
+    OuterLossOfSupport,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     NoiseDrawnOnce,

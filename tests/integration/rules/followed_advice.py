@@ -17,6 +17,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("last = delta + 0.99 * 0.95 * last", "last = delta + 0.94 * alive[t] * last"),),
         ),
     ),
+    "GV789": (
+        (
+            "compute the outer loss with the other samples of the task",
+            (("(inputs[:10] @ (start", "(inputs[10:] @ (start"), ("slope) - near)", "slope) - far)")),
+        ),
+    ),
     "GV780": (
         (
             "total = total + log_det",
