@@ -52,6 +52,7 @@ from gradviz.analysis.rules.likelihoods.divergence_turned_around import Divergen
 from gradviz.analysis.rules.likelihoods.entropy_without_log import EntropyWithoutLog
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
 from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
+from gradviz.analysis.rules.likelihoods.log_determinant_lost import LogDeterminantLost
 from gradviz.analysis.rules.likelihoods.log_determinant_of_one_position import LogDeterminantOfOnePosition
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
@@ -154,6 +155,7 @@ from gradviz.analysis.rules.parameters.units_stay_alike import UnitsStayAlike
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
+from gradviz.analysis.rules.reinforcement.advantages_cross_ends import AdvantagesCrossEnds
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
 from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
@@ -217,6 +219,7 @@ from gradviz.analysis.rules.wrong_data.boxes_of_two_forms import BoxesOfTwoForms
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
+from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
@@ -445,6 +448,7 @@ RULES: tuple[type[Rule], ...] = (
     PlateauOfWrongSide,
     StateStaysZero,
     PrunedGrowsBack,
+    AdvantagesCrossEnds,
     NotMovedBack,
     NamesMatchNothing,
     StepsUpGradient,
@@ -485,6 +489,7 @@ RULES: tuple[type[Rule], ...] = (
     WrongSecondMoment,
     AverageNeverRead,
     RateOfLoadedState,
+    LogDeterminantLost,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,
@@ -493,6 +498,7 @@ RULES: tuple[type[Rule], ...] = (
     ChangedUnderTwoNames,
     CounterNeverAdvances,
     FrozenStillMoves,
+    OuterLossOfSupport,
     OnlyLastCounts,
     IndexesNotShifted,
     TrainedOnAll,

@@ -11,6 +11,27 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV739": (
+        (
+            "multiply both by the same flag",
+            (("last = delta + 0.99 * 0.95 * last", "last = delta + 0.94 * alive[t] * last"),),
+        ),
+    ),
+    "GV789": (
+        (
+            "compute the outer loss with the other samples of the task",
+            (("(inputs[:10] @ (start", "(inputs[10:] @ (start"), ("slope) - near)", "slope) - far)")),
+        ),
+    ),
+    "GV780": (
+        (
+            "total = total + log_det",
+            (
+                ("z = torch.randn(16, 4)", "z, log_det = torch.randn(16, 4), 0"),
+                ("log_det = s.sum(1)", "log_det = log_det + s.sum(1)"),
+            ),
+        ),
+    ),
     "GV207": (("torch.tanh", (("torch.nn.ReLU()", "torch.nn.Tanh()"),)),),
     "GV678": (("swap the two: kl_divergence(posterior, prior)", (("(prior, posterior)", "(posterior, prior)"),)),),
     "GV679": (

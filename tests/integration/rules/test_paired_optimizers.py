@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, alarms
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
 
 MEMBERS = """
 models = {{"wide": nn.Linear(4, 8), "deep": nn.Linear(4, 3), "flat": nn.Linear(4, 1)}}
@@ -54,3 +54,65 @@ def test_steps_right_after_clearing_belong_to_their_own_backward(tmp_path: Path)
         "optimizer.step()", "optimizer.zero_grad(); optimizer.step()"
     )
     assert "wrong_optimizer" not in {each.cause for each in alarms(HEAD + script, tmp_path)}
+
+
+PLAYERS = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+G, D = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2)), nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2))
+D.append(nn.Linear(16, 1))
+MADE
+for_d = torch.optim.Adam(D.parameters(), lr=1e-3)
+ones, zeros = torch.ones(32, 1), torch.zeros(32, 1)
+for step in range(6):
+    real, fake = 1 + torch.randn(32, 2), G(torch.randn(32, 4))
+    D_LOSS
+    for_d.zero_grad()
+    d_loss.backward()
+    for_d.step()
+    fake = G(torch.randn(32, 4))
+    G_LOSS
+    for_g.zero_grad()
+    g_loss.backward()
+    for_g.step()
+"""
+BOTH = "for_g = torch.optim.Adam([*G.parameters(), *D.parameters()], lr=1e-3)"
+GROUPS = "for_g = torch.optim.SGD([{'params': G.parameters()}, {'params': D.parameters()}], lr=1e-3)"
+ONLY_G = "for_g = torch.optim.Adam(G.parameters(), lr=1e-3)"
+D_LOSSES = (
+    "entropy = F.binary_cross_entropy_with_logits\n"
+    "    d_loss = entropy(D(real), ones) + entropy(D(fake.detach()), zeros)",
+    "d_loss = F.relu(1 - D(real)).mean() + F.relu(1 + D(fake.detach())).mean()",
+    "d_loss = (D(real) - 1).square().mean() + D(fake.detach()).square().mean()",
+)
+G_LOSSES = (
+    "g_loss = F.binary_cross_entropy_with_logits(D(fake), ones)",
+    "g_loss = -D(fake).mean()",
+    "g_loss = (D(fake) - 1).square().mean()",
+)
+
+
+LOSSES = list(zip(D_LOSSES, G_LOSSES, strict=True))
+
+
+@pytest.mark.parametrize("made", [BOTH, GROUPS], ids=["a list", "groups"])
+@pytest.mark.parametrize(("d_loss", "g_loss"), LOSSES, ids=["entropy", "hinge", "squares"])
+def test_the_discriminator_in_the_optimizer_of_the_generator_is_told(
+    made: str, d_loss: str, g_loss: str, tmp_path: Path
+) -> None:
+    script = PLAYERS.replace("MADE", f"{made}  # HERE").replace("D_LOSS", d_loss).replace("G_LOSS", g_loss)
+    assert_first_alarm(script, "two_optimizers", tmp_path)
+
+
+@pytest.mark.parametrize(("d_loss", "g_loss"), LOSSES, ids=["entropy", "hinge", "squares"])
+def test_players_with_their_own_optimizers_are_right(d_loss: str, g_loss: str, tmp_path: Path) -> None:
+    script = PLAYERS.replace("MADE", ONLY_G).replace("D_LOSS", d_loss).replace("G_LOSS", g_loss)
+    assert not alarms(script, tmp_path)
+
+
+def test_a_shared_network_that_both_losses_ask_for_the_same_is_left_alone(tmp_path: Path) -> None:
+    script = PLAYERS.replace("MADE", BOTH).replace("D_LOSS", "d_loss = (D(real) - 1).square().mean()")
+    script = script.replace("G_LOSS", "g_loss = (D(fake) - 1).square().mean()")
+    assert "two_optimizers" not in {each.cause for each in alarms(script, tmp_path)}

@@ -157,8 +157,11 @@ def _goes_along(flow: Dataflow, row: int, form: LinearForm) -> bool:
     directions = sampler_directions(flow)
     if directions - {0}:
         return directions == {1}
-    noises = [tensor for tensor in form.speeds if _is_noise(flow, tensor, row)]
-    return len(noises) == 1 and form.speeds[noises[0]] < 0 and form.factors[noises[0]][0] > 0
+    noises = {tensor for tensor in form.speeds if _is_noise(flow, tensor, row)}
+    begins = {tensor for tensor, speed in form.speeds.items() if speed < 0 and form.factors[tensor][0] > 0}
+    ends = {tensor for tensor, (constant, speed) in form.factors.items() if speed > 0 and not constant}
+    # Data that are drawn may be a sum with noise of their own.
+    return len(begins) == 1 and begins <= noises and begins | ends == form.speeds.keys() and not ends <= noises
 
 
 def _is_noise(flow: Dataflow, tensor: int, row: int) -> bool:

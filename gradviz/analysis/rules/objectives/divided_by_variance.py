@@ -12,6 +12,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.mean_squares import divided_by_mean_square, divisor_of
 from gradviz.analysis.rules.bases.formulas.products import is_square, product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
+from gradviz.analysis.rules.bases.losses.targets.score_targets import ScoreTarget, score_target
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -23,7 +24,9 @@ class DividedByVariance(Rule):
     Values from which their mean was subtracted, and which are divided by their own ``var()``, with or without a small
     number that is added to it: also by a factor that was divided by it before, as ``gamma / (var + eps)``, and where
     the factor meets the values and their mean in two products. The variance may be a mean of squares. Also results of
-    a network that are divided by the mean of their own squares along an axis, without a mean that was subtracted.
+    a network that are divided by the mean of their own squares along an axis, without a mean that was subtracted. Also
+    drawn noise as the target of a score, divided by the square of the scale with which it was added to what the network
+    is asked about: ``-noise / sigma ** 2`` for ``x + sigma * noise``.
 
     Why it matters
     --------------
@@ -76,6 +79,24 @@ class DividedByVariance(Rule):
                 told.add(call.call_site)
                 yield self._of_squares(case, row, met)
 
+        for row, call in calls_named(flow, _ERRORS):
+            found = score_target(flow, row) if call.call_site not in told and flow.has_step_after(row) else None
+            if found is not None:
+                told.add(call.call_site)
+                yield self._of_score(flow, found)
+
+    def _of_score(self, flow: Dataflow, found: ScoreTarget) -> Finding:
+        here, mixed = two_lines(flow, found.made, found.mixed)
+        return self.finding(
+            "the target is noise divided by the square of the scale with which it was added to the data",
+            symptom="grad_wrong",
+            why="the score of x + sigma * noise is -noise / sigma: it is -(x - data) / sigma ** 2, and that difference "
+            "is sigma * noise",
+            fix="divide the noise by its scale once: -noise / sigma",
+            location=here,
+            symptom_location=mixed,
+        )
+
     def _of_squares(self, case: Case, row: int, met: int) -> Finding:
         flow = case.dataflow
         here, other = two_lines(flow, row, met)
@@ -103,6 +124,7 @@ class DividedByVariance(Rule):
         )
 
 
+_ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "add"})
 _DIVIDE = frozenset({"div", "reciprocal", "pow"})
 _FORMS = frozenset({"view", "reshape", "unsqueeze", "squeeze", "expand", "flatten", "unflatten", "to", "float"})
 _NEAR = _FORMS | {"add", "clamp", "clamp_min", "detach", "maximum"}

@@ -17,14 +17,14 @@ from gradviz.graph.call_log import Call
 
 
 class OneNormForAllSamples(Rule):
-    """A gradient penalty takes one norm of the gradients of all samples together, or one of each pixel.
+    """A gradient penalty takes one norm of the gradients of all samples together, or one of each pixel or variable.
 
     What it finds
     -------------
     A loss with ``(norm - 1) ** 2``, where the norm is one number of everything that
     ``autograd.grad(create_graph=True)`` or ``torch.func.grad`` returned for a whole batch of data. Also norms over one
-    of several axes of each sample, such as the channels of a picture, where the differentiated network gives one number
-    for each sample.
+    of several axes of each sample, such as the channels of a picture, and norms over the axis of the samples, where the
+    differentiated network gives one number for each sample.
 
     Why it matters
     --------------
@@ -80,6 +80,10 @@ class OneNormForAllSamples(Rule):
                 if part is not None and flow.log.calls[part].call_site not in told:
                     told.add(flow.log.calls[part].call_site)
                     yield self._of_parts(flow, part, row)
+                over = _norm_over_samples(flow, result.tensor, row) if is_data and norm is None else None
+                if over is not None and flow.log.calls[over].call_site not in told:
+                    told.add(flow.log.calls[over].call_site)
+                    yield self._over_samples(flow, over, row)
 
         for row, call in enumerate(flow.log.calls):
             if call.call_site not in told and _is_of_rows(flow, row, call):
@@ -103,6 +107,21 @@ class OneNormForAllSamples(Rule):
             location=location,
             symptom_location=grad,
             evidence={"parts": count},
+        )
+
+    def _over_samples(self, flow: Dataflow, norm: int, row: int) -> Finding:
+        shape = shape_of(flow, flow.log.calls[norm].inputs[0].tensor)
+        location, grad = two_lines(flow, norm, row)
+        return self.finding(
+            f"the penalty compares {prod(shape[1:]):,} norms over all {shape[0]:,} samples with a number, one for each "
+            f"variable: of gradients with the shape {shape}, the first axis is that of the samples",
+            symptom="grad_wrong",
+            why="the slope of the critic at a sample is the norm over the variables of that sample; the norms over the "
+            "samples grow with the batch",
+            fix="take one norm for each sample: g.flatten(1).norm(dim=1)",
+            location=location,
+            symptom_location=grad,
+            evidence={"samples": shape[0]},
         )
 
     def _of_order(self, flow: Dataflow, row: int) -> Finding:
@@ -137,6 +156,7 @@ _MOST_USERS = 8
 _NORMS = frozenset({"norm", "vector_norm"})
 _SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "squeeze"})
 _DIMS = ("dim", "axis")
+_AXES = ("dim", "dim[0]", "axis", "2")
 
 
 def _is_of_rows(flow: Dataflow, row: int, call: Call) -> bool:
@@ -171,6 +191,35 @@ def _norm_of_parts(flow: Dataflow, tensor: int, row: int) -> int | None:
         if is_of_each and _is_compared(flow, norms, user):
             return user
     return None
+
+
+def _norm_over_samples(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The call that takes norms over the axis of the samples, where the network gave one number for each of them."""
+    shape = shape_of(flow, tensor)
+    if len(shape) < _SAMPLES or shape[0] < _SAMPLES or not _is_of_numbers(flow, row, shape[0]):
+        return None
+    for user in flow.users(tensor, row)[:_MOST_USERS]:
+        call = flow.log.calls[user]
+        if not call.outputs or call.kind != "operation" or call.inputs[0].tensor != tensor:
+            continue
+        name, result = plain_name(call.function), call.outputs[0].tensor
+        if name in _SHAPES and shape_of(flow, result)[:1] == shape[:1] and len(shape_of(flow, result)) > 1:
+            # The derivative itself says how many numbers the network gave.
+            shaped = next((each for each in flow.users(result, user)[:_MOST_USERS] if _is_over_first(flow, each)), None)
+        else:
+            shaped = user if _is_over_first(flow, user) else None
+        if shaped is not None and _is_compared(flow, flow.log.calls[shaped].outputs[0].tensor, shaped):
+            return shaped
+    return None
+
+
+def _is_over_first(flow: Dataflow, row: int) -> bool:
+    call = flow.log.calls[row]
+    if plain_name(call.function) not in _NORMS or not call.outputs:
+        return False
+    rank = len(shape_of(flow, call.inputs[0].tensor))
+    named = [number for place in _AXES if type(number := call.scalars.get(place)) is int]
+    return rank > 1 and bool(named) and all(number in (0, -rank) for number in named)
 
 
 def _is_of_numbers(flow: Dataflow, row: int, samples: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,6 +15,7 @@ from gradviz.analysis.parameters.moving_averages import Update
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.saving_lines import may_save
 from gradviz.analysis.rules.bases.sources.unread_states import is_never_read, unread_states
 
 
@@ -70,7 +70,7 @@ class AverageNeverRead(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories, flow = case.histories, case.dataflow
-        if not histories.backward_calls or _saves(case):
+        if not histories.backward_calls or may_save(case):
             return
         sums = WeightedParameters(flow)
         slow: dict[Location | None, list[Update]] = defaultdict(list)
@@ -144,12 +144,6 @@ _MIN_OVERWRITTEN = 3
 _LEAST_TAKEN = 0.2
 _MOST_TAKEN = 0.95
 _EXACT = 1e-5
-_SAVES = re.compile(r"\b(save\w*|dump\w*|checkpoint\w*|export\w*)\s*\(")
-
-
-def _saves(case: Case) -> bool:
-    """Whether a line may write something to a file, which no call shows."""
-    return any(_SAVES.search(text) for lines in case.capture.sources.values() for text in lines.values())
 
 
 def _are_slow(histories: ParameterHistories, updates: list[Update]) -> bool:

@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.players import asks_itself_otherwise, turns_of
 from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
 from gradviz.graph.call_log import SharedSteps
 
@@ -20,8 +21,9 @@ class TwoOptimizers(Rule):
     What it finds
     -------------
     Parameters that two optimizers hold, which step by turns with gradients that point in opposite directions: the
-    optimizer of a discriminator that also got the generator. Also optimizers that step on them one after the other
-    with the same gradient. Two optimizers that share parameters for other purposes are left alone.
+    optimizer of a discriminator that also got the generator. Likewise the optimizer of a generator that also got the
+    discriminator, where its loss asks the opposite of it on generated samples. Also optimizers that step on them one
+    after the other with the same gradient. Two optimizers that share parameters for other purposes are left alone.
 
     Why it matters
     --------------
@@ -70,6 +72,28 @@ class TwoOptimizers(Rule):
                 yield self._finding(case, shared, repeats, None)
             elif len(cosines) >= _MIN_TURNS and mean <= _OPPOSED and max(cosines) < 0:
                 yield self._finding(case, shared, len(cosines), mean)
+            elif len(cosines) >= _MIN_TURNS and _is_contradicted(case, shared):
+                yield self._of_players(case, shared)
+
+    def _of_players(self, case: Case, shared: SharedSteps) -> Finding:
+        histories = case.histories
+        right, wrong = sorted(shared.optimizers, key=lambda each: (len(_held(case, each)), each))
+        made, other = (
+            next((location_of_call(histories.flow, row) for row in histories.given_at(each)), None)
+            for each in (wrong, right)
+        )
+        names = [_name(case, each) for each in (right, wrong)]
+        return self.finding(
+            f"{histories.together(shared.tensors)} {'is' if len(shared.tensors) == 1 else 'are'} in two optimizers, "
+            f"and the loss of {names[1]} asks the opposite of what that of {names[0]} asks on the same kind of samples",
+            symptom="grad_wrong",
+            why="a generator is to get better at what the discriminator judges; like this, the discriminator is also "
+            "trained to judge wrongly",
+            fix=f"leave them out of {names[1]}{at_line(made)}",
+            location=made,
+            symptom_location=other if other != made else None,
+            tensors=names_of(histories.flow, shared.tensors),
+        )
 
     def _finding(self, case: Case, shared: SharedSteps, times: int, cosine: float | None) -> Finding:
         histories = case.histories
@@ -106,6 +130,14 @@ class TwoOptimizers(Rule):
 
 _MIN_TURNS = 3
 _OPPOSED = -0.5
+_MOST_COMPARED = 3
+
+
+def _is_contradicted(case: Case, shared: SharedSteps) -> bool:
+    """Whether the larger optimizer asks of the network of the other the opposite of what that asks itself."""
+    part, whole = sorted(shared.optimizers, key=lambda each: len(_held(case, each)))
+    turns = [each for back in range(1, _MOST_COMPARED + 1) if (each := turns_of(case.histories, back))]
+    return bool(turns) and all(asks_itself_otherwise(case, each, whole, part) for each in turns)
 
 
 def _held(case: Case, optimizer: int) -> set[int]:

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.targets.squashed_samples import is_squash, score_of
+from gradviz.analysis.rules.bases.losses.targets.squashed_samples import is_squash, score_of, slope_at_action
 
 
 class SquashNotCounted(Rule):
@@ -21,7 +21,8 @@ class SquashNotCounted(Rule):
     -------------
     A loss that contains both the log-probability of a sample ``u`` of a normal distribution, with a gradient through
     ``u``, also as ``gaussian_nll_loss()`` or by its formula, and a network's answer to ``tanh(u)``, where nothing takes
-    the logarithm of the slope of ``tanh`` into account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``.
+    the logarithm of the slope of ``tanh`` into account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``. Likewise
+    where the slope is taken at the action instead of ``u``: ``log(1 - tanh(a) ** 2)``, ``softplus(-2 * a)``.
 
     Why it matters
     --------------
@@ -76,6 +77,10 @@ class SquashNotCounted(Rule):
                     if score is not None and site not in told and not _is_counted(flow, squash, above):
                         told.add(site)
                         yield self._finding(flow, squash, score)
+                    wrong = None if score is None else slope_at_action(flow, squash, above)
+                    if wrong is not None and flow.log.calls[wrong].call_site not in told:
+                        told.add(flow.log.calls[wrong].call_site)
+                        yield self._at_action(flow, squash, wrong)
 
     def _finding(self, flow: Dataflow, squash: int, score: int) -> Finding:
         location, squashed = two_lines(flow, score, squash)
@@ -85,6 +90,19 @@ class SquashNotCounted(Rule):
             why="tanh presses actions near -1 and 1 together: their log-probability has to be less by "
             "log(1 - tanh(u) ** 2)",
             fix="subtract torch.log(1 - action.pow(2) + 1e-6) from the log-probability, before it is summed",
+            location=location,
+            symptom_location=squashed,
+        )
+
+    def _at_action(self, flow: Dataflow, squash: int, slope: int) -> Finding:
+        location, squashed = two_lines(flow, slope, squash)
+        return self.finding(
+            f"the slope of tanh() is taken at the action, which is what tanh() returned{at_line(squashed)}, and not at "
+            "what went into it",
+            symptom="grad_wrong",
+            why="the slope at u is 1 - tanh(u) ** 2; squashed twice, it is never near zero, so that actions at the "
+            "borders cost nothing",
+            fix="use the action as it is, torch.log(1 - action.pow(2) + 1e-6), or tanh() and softplus() of u",
             location=location,
             symptom_location=squashed,
         )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import callers, calls_named, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import (
+    callers,
+    calls_named,
+    line_outside_classes,
+    location_of_call,
+    plain_name,
+    two_lines,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -14,6 +21,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.losses.targets.summands import is_discount, summands
 from gradviz.analysis.rules.bases.losses.targets.update_lines import may_be_updated_later
+from gradviz.analysis.rules.bases.sources.saving_lines import may_save
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -25,6 +33,8 @@ class TargetNeverUpdated(Rule):
     A loss that compares a network's values with rewards plus the discounted values of a copy of that network, where
     nothing changes the copy after training began, and no line of the program could do so later: lines that ran, and
     changed nothing of it, will not do so either. The copy may be a dictionary of tensors for ``functional_call()``.
+    Likewise a loss with the discounted values of the trained network itself, where the program makes a copy follow that
+    network, and no layer ever uses the copy. Programs that save something are left alone then.
 
     Why it matters
     --------------
@@ -78,6 +88,9 @@ class TargetNeverUpdated(Rule):
             copies = {} if used is None else _fixed_copies(case, used)
             if used is not None and copies and not may_be_updated_later(case, list(copies)):
                 yield self._finding(case, row, used, copies)
+            unread = {} if used is None or copies or may_save(case) else _unread_copies(case, used)
+            if used is not None and unread:
+                yield self._unread(case, row, used, unread)
 
     def _finding(self, case: Case, row: int, used: int, copies: dict[int, int]) -> Finding:
         flow, histories = case.dataflow, case.histories
@@ -94,6 +107,23 @@ class TargetNeverUpdated(Rule):
             "steps, or a part of the way at each, t.lerp_(p, 0.005)",
             location=location,
             symptom_location=read,
+            tensors=names_of(flow, sorted(copies)),
+        )
+
+    def _unread(self, case: Case, row: int, used: int, copies: dict[int, int]) -> Finding:
+        flow, histories = case.dataflow, case.histories
+        own = histories.together(sorted(set(copies.values())))
+        location = location_of_line(line_outside_classes(flow, used))
+        error = location_of_call(flow, row)
+        return self.finding(
+            f"the discounted values of the target are those of the trained network, {own}; "
+            f"its copy, {histories.together(sorted(copies))}, follows it and is never used",
+            symptom="grad_wrong",
+            why="each step also moves the target, so that errors of the values feed themselves; the copy is to hold "
+            "the target still for a while",
+            fix="compute the target with the copy: target(next_states)",
+            location=location,
+            symptom_location=error if error != location else None,
             tensors=names_of(flow, sorted(copies)),
         )
 
@@ -230,6 +260,35 @@ def _fixed_copies(case: Case, used: int) -> dict[int, int]:
                 return {}
             copies[number] = original
     return copies if not own.isdisjoint(copies) else {}
+
+
+def _unread_copies(case: Case, used: int) -> dict[int, int]:
+    """By copy of the parameters of a trained layer, its original, where the copy follows it and no layer uses it."""
+    flow, histories = case.dataflow, case.histories
+    own = frozenset(use.tensor for use in flow.log.calls[used].inputs) & histories.trained
+    if len(histories.steps) < _MIN_STEPS or not own:
+        return {}
+    copies: dict[int, int] = {}
+    for number, tensor in enumerate(flow.log.tensors):
+        if tensor.role != "parameter" or number in histories.trained or not _is_changed(case, number):
+            continue
+        original = original_of(histories, number, histories.trained)
+        if original is not None and (tensor.is_used_elsewhere or _is_in_layer(flow, number)):
+            return {}  # Another part of the copy may be what it is for: a policy that acts.
+        if original in own:
+            copies[number] = original
+    return copies
+
+
+def _is_in_layer(flow: Dataflow, number: int) -> bool:
+    users = (row for each in flow.sharing_memory(number) for row in flow.users(each))
+    return any(plain_name(flow.log.calls[row].function) in _LAYERS for row in users)
+
+
+_LAYERS = frozenset({
+    "linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "conv1d", "conv2d", "conv3d", "embedding", "gru",
+    "lstm", "rnn_tanh", "gru_cell", "lstm_cell", "bilinear", "t", "T", "mv", "transpose",
+})  # fmt: skip
 
 
 def _is_changed(case: Case, number: int) -> bool:

@@ -12,10 +12,16 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.derivatives.derivative_names import fits, named_derivatives, variable_of
+from gradviz.analysis.rules.bases.formulas.derivatives.derivative_names import (
+    fits,
+    is_named_twice,
+    named_derivatives,
+    variable_of,
+)
 from gradviz.analysis.rules.bases.formulas.derivatives.derivative_pairs import (
     SamePair,
     meet_in_a_loss,
+    mixed_derivatives,
     same_derivatives,
 )
 from gradviz.analysis.rules.bases.formulas.derivatives.forward_derivatives import same_directions
@@ -30,7 +36,9 @@ class SameDerivativeTwice(Rule):
     Two calls of ``torch.autograd.grad()`` in one step with the same output and the same input, whose results both go
     into one loss from variables of different names, where the output depends on another input of the program that it
     is not differentiated by: ``u_t = grad(u.sum(), x)``. Likewise two calls of ``torch.func.jvp`` along one direction,
-    if none is along another one, and two calls of ``torch.func.grad`` of one function with the same ``argnums``.
+    if none is along another one, and two calls of ``torch.func.grad`` of one function with the same ``argnums``. Also
+    a second derivative that is named for one input twice (``u_xx``, ``d2u_dx2``), where the first one is by this input,
+    and the second by another one.
 
     Why it matters
     --------------
@@ -78,8 +86,34 @@ class SameDerivativeTwice(Rule):
             if found is not None and found.location not in told:
                 told.add(found.location)
                 yield found
+        yield from self._of_second_order(case, told)
         yield from self._of_directions(case)
         yield from self._of_functions(case, told)
+
+    def _of_second_order(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:
+        """Of derivatives of derivatives, by another input than their names say."""
+        flow = case.dataflow
+        for first, second in mixed_derivatives(flow):
+            name = variable_of(case, second, first)
+            by, other = (flow.log.calls[row].asked[0].tensor for row in (first, second))
+            # Inputs of a function have no names in the record, but its derivatives do: u_x, du_dx.
+            once_named = (variable_of(case, first, second) or "").rpartition("_")[2].removeprefix("d")
+            names = [*flow.log.tensors[by].names, *([once_named] if once_named else [])]
+            own = next((each for each in names if name and is_named_twice(name, each)), None)
+            location = location_of_line(line_apart(flow, second, first))
+            if own is None or location in told or not meet_in_a_loss(case, first, second):
+                continue
+            told.add(location)
+            once = location_of_line(line_apart(flow, first, second))
+            yield self.finding(
+                f"{name} is the derivative by {own}, differentiated by {_name(flow, other) or 'another input'}: it is "
+                f"not the second derivative by {own}",
+                symptom="grad_wrong",
+                why="the loss is that of another equation than the one that the names say",
+                fix=f"differentiate by {own} again here",
+                location=location,
+                symptom_location=once if once != location else None,
+            )
 
     def _of_functions(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:
         """Of derivatives by ``torch.func.grad()``, which compute the function for each of them."""

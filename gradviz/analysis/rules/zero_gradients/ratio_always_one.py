@@ -13,6 +13,7 @@ from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.own_references import OwnReference, own_references
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.targets.clipped_ones import clipped_ones
 from gradviz.analysis.rules.bases.sources.names.names_of_models import has_another_name
 from gradviz.graph.call_log import Call
 
@@ -24,7 +25,8 @@ class RatioAlwaysOne(Rule):
     -------------
     ``exp(new - old)`` where ``new`` has a gradient and ``old`` has none, and both have the same values at all steps,
     because ``old`` was computed again after each step, by the model as it is now, for data that were drawn before.
-    ``exp(new - new.detach())``, which says so itself, is left alone, and so is a single update with each new data.
+    ``exp(new - new.detach())``, which says so itself, is left alone, unless it is clipped while steps go on with the
+    actions of earlier ones; and so is a single update with each new data.
     ``exp(new - old)`` and ``new / old`` where both have gradients and the same values: these cancel.
     Likewise a difference or divergence of two sides that the trained model computed alike, from the same inputs and
     without a step between, one of them without a gradient: ``reference = policy`` instead of a copy. Where the program
@@ -92,9 +94,24 @@ class RatioAlwaysOne(Rule):
                 continue
             if 2 * sum(_is_of_new_data(case, row) for row in known) <= len(known):
                 yield self._finding(case, known)
+        yield from (self._clipped(flow, rows) for rows in clipped_ones(flow))
         for cancelled in _cancelled(flow).values():
             if len({flow.step_before(row) for row in cancelled}) >= _MIN_STEPS:
                 yield self._of_itself(case, cancelled)
+
+    def _clipped(self, flow: Dataflow, rows: list[int]) -> Finding:
+        last = rows[-1]
+        return self.finding(
+            f"exp(new - new.detach()) is exactly 1 all {len(rows):,} times, so clipping it has no effect, and several "
+            "steps use the same actions",
+            symptom="grad_wrong",
+            why="after the first step, the policy is not the one that drew these actions any more: nothing accounts "
+            "for it, and nothing keeps the two near each other",
+            fix="subtract the log-probability that was kept when the actions were drawn: exp(new - old)",
+            location=location_of_call(flow, last),
+            tensors=leaf_names_above(flow, flow.log.calls[last].outputs[0].tensor, last + 1, flow.step_before(last)),
+            evidence={"times": len(rows)},
+        )
 
     def _of_itself(self, case: Case, rows: list[int]) -> Finding:
         flow = case.dataflow

@@ -127,6 +127,26 @@ def asked_otherwise(case: Case, first: int, second: int, one: int, other: int) -
     return asked[0][0] if is_one and asked[0][0].kind == asked[1][0].kind else None
 
 
+def asks_itself_otherwise(case: Case, turns: Turns, whole: int, part: int) -> bool:
+    """Whether an optimizer also holds the network of another one, and its loss asks the opposite of it on what the
+    rest of its own parameters made."""
+    histories = case.histories
+    held, its = (histories.trained.intersection(histories.held_by(each)) for each in (whole, part))
+    own = held - its
+    if not its or not its < held:
+        return False
+    asked = [
+        request
+        for objective in turns.get(whole, ())
+        for request in requests_in(case.dataflow, objective.last_terms)
+        if _leaves_through(case.dataflow, objective, request, its) & own
+    ]
+    on_generated, on_real = _asked_by_itself(histories, turns.get(part, []), own, its)
+    wanted = [{(each.kind, each.wanted) for each in requests} for requests in (asked, on_generated, on_real)]
+    is_known = all(len(each) == 1 for each in wanted[:2]) and bool(on_real)
+    return is_known and asked[0].kind == on_generated[0].kind and wanted[0].isdisjoint(wanted[1])
+
+
 _VALUES = re.compile(r"actor|critic|policy|(?:^|[._])(?:pi|qf?\d?|q_\w+)(?:$|[._])", re.IGNORECASE)
 _Asked = tuple[Request, frozenset[int], frozenset[int], frozenset[int]]
 

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from msgspec import Struct
+
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
@@ -19,27 +21,51 @@ _MIN_UPDATES = 3
 _WAVES = frozenset({"sin", "cos"})
 
 
+class _Update(Struct, frozen=True):
+    """A call that adds a network's answer to what it was asked about."""
+
+    row: int
+    sign: int
+    """With which it adds the answer."""
+    answer: int
+    """The call of the last layer."""
+    x: int
+    """The tensor about which the network was asked."""
+
+
 def sampler_directions(flow: Dataflow) -> set[int]:
     """For every sampler: 1 if it goes along the answers of the network as its time grows, -1 if against them, 0 if it
     is not known how its time goes, but that it adds them."""
-    updates: dict[int | None, list[tuple[int, int, int]]] = defaultdict(list)
+    updates: dict[int | None, list[_Update]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
         is_sum = plain_name(call.function) in ("add", "sub") and len(call.inputs) == _BOTH and not call.live_inputs
         found = _update(flow, row, call) if is_sum and call.kind == "operation" else None
         if found is not None:
-            updates[call.call_site].append((row, *found))
-    return {_direction(flow, each) for each in updates.values() if len(each) >= _MIN_UPDATES}
+            updates[call.call_site].append(found)
+    runs = (run for each in updates.values() for run in _runs(flow, each))
+    return {_direction(flow, run) for run in runs if len(run) >= _MIN_UPDATES}
 
 
-def _update(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
-    """The sign with which a call adds the answer of a network to what it was asked about, and the row of the answer."""
+def _update(flow: Dataflow, row: int, call: Call) -> _Update | None:
+    """What a call adds to what a network was asked about, if that is the network's answer."""
     for x, answer in (call.inputs, call.inputs[::-1]):
         sign = -1 if plain_name(call.function) == "sub" and answer is call.inputs[1] else 1
         sign *= -1 if number_of(call, "alpha", missing=1.0) < 0 else 1
         found = _scaled_answer(flow, answer, row)
         if found is not None and _is_asked(flow, x, found[1]):
-            return sign * found[0], found[1]
+            return _Update(row, sign * found[0], found[1], x.tensor)
     return None
+
+
+def _runs(flow: Dataflow, updates: list[_Update]) -> list[list[_Update]]:
+    """The updates of each time that the program sampled: the first of them begins with something new."""
+    runs: list[list[_Update]] = [updates[:1]]
+    for one, other in pairwise(updates):
+        if one.row in flow.ancestors(other.x, other.row, since=one.row):
+            runs[-1].append(other)
+        else:
+            runs.append([other])
+    return runs
 
 
 def _scaled_answer(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, int] | None:
@@ -82,14 +108,15 @@ def _is_asked(flow: Dataflow, x: TensorUse, answer: int) -> bool:
     return any(x.tensor == each.tensor for row in above for each in flow.log.calls[row].inputs)
 
 
-def _direction(flow: Dataflow, updates: list[tuple[int, int, int]]) -> int:
-    signs = {sign for _, sign, _ in updates}
+def _direction(flow: Dataflow, updates: list[_Update]) -> int:
+    signs = {each.sign for each in updates}
     if len(signs) > 1:
         return -1
     (sign,) = signs
     times: list[dict[tuple[int | None, str], float]] = []
-    for (last, _, _), (row, _, answer) in zip([(updates[0][0] - _MAX_CALLS, 0, 0), *updates], updates, strict=False):
-        times.append(dict(_constants(flow, max(0, last), row, answer)))
+    before = [updates[0].row - _MAX_CALLS, *(each.row for each in updates)]
+    for last, update in zip(before, updates, strict=False):
+        times.append(dict(_constants(flow, max(0, last), update.row, update.answer)))
     falls = all(any(other[each] < one[each] for each in one if each in other) for one, other in pairwise(times))
     rises = all(any(other[each] > one[each] for each in one if each in other) for one, other in pairwise(times))
     if rises == falls:

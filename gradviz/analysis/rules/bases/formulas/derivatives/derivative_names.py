@@ -28,6 +28,16 @@ def fits(variable: str, by: str) -> bool:
     return any(name.endswith(each) and len(name) > len(each) for each in (last, last[0]))
 
 
+def is_named_twice(variable: str, by: str) -> bool:
+    """Whether a variable is named like a second derivative by the same input: ``u_xx``, ``d2u_dx2``.
+
+    >>> [is_named_twice("u_xx", "x"), is_named_twice("d2u_dx2", "x"), is_named_twice("u_xt", "x")]
+    [True, True, False]
+    """
+    name, last = variable.rpartition(".")[2].lower(), by.rpartition(".")[2].lower()
+    return any(name.endswith((2 * each, f"d{each}2", f"d{each}d{each}")) for each in (last, last[0]))
+
+
 def variable_of(case: Case, row: int, other: int) -> str | None:
     """The variable to which the line of a call assigns, outside of what also made the other call."""
     line = line_apart(case.dataflow, row, other)

@@ -52,6 +52,27 @@ def same_derivatives(case: Case) -> Iterator[SamePair]:
             yield from (SamePair(one, other, by, others) for one, other in pairs if meet_in_a_loss(case, one, other))
 
 
+def mixed_derivatives(flow: Dataflow) -> Iterator[tuple[int, int]]:
+    """The last calls of each line that differentiate a derivative by another input, if nothing differentiates it by
+    the same input again; each behind the call that computed that derivative."""
+    asked: dict[int, set[int]] = defaultdict(set)
+    last: dict[tuple[int | None, int | None], tuple[int, int]] = {}
+    rows = [row for row in flow.rows_of_kind("backward")[:_MAX_CALLS] if flow.log.calls[row].inside is None]
+    for row in rows:
+        for root in flow.log.calls[row].roots:
+            asked[root.tensor] |= {use.tensor for use in flow.log.calls[row].asked}
+    for row in rows:
+        call = flow.log.calls[row]
+        if len(call.roots) != 1 or len(call.asked) != 1 or not flow.has_step_after(row):
+            continue
+        first = flow.newest_producer(call.roots[0].tensor, row)
+        maker = None if first is None else next((each for each in rows if first - 1 <= each <= first), None)
+        by = () if maker is None else [use.tensor for use in flow.log.calls[maker].asked]
+        if maker is not None and len(by) == 1 and by[0] not in asked[call.roots[0].tensor]:
+            last[call.call_site, flow.log.calls[maker].call_site] = maker, row
+    yield from last.values()
+
+
 _BOTH = 2
 
 

@@ -136,3 +136,37 @@ def _square_of(flow: Dataflow, tensor: int, row: int) -> int | None:
             return None
         tensor, row = flow.log.calls[scaled].outputs[0].tensor, scaled
     return None
+
+
+def slope_at_action(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None:
+    """The call of ``log(1 - tanh(a) ** 2)`` or ``softplus(-2 * a)`` for an action ``a = tanh(u)``, if no other one in
+    the loss takes the logarithm of a slope."""
+    action, within = flow.log.calls[squash].outputs[0].tensor, set(above)
+    below = [row for row in flow.descendants(action, squash, above[-1] + 1, live=True) if row in within]
+    slopes = [row for row in below if plain_name(flow.log.calls[row].function) in _LOGARITHMS_OF_SLOPES]
+    return slopes[-1] if slopes and all(_is_of_action(flow, row, action) for row in slopes) else None
+
+
+_LOGARITHMS_OF_SLOPES = frozenset({"log", "log1p", "softplus", "logsigmoid"})
+_IN_A_SLOPE = frozenset({"add", "sub", "neg", "clamp", "clamp_min", "mul", "square", "pow", "log"})
+
+
+def _is_of_action(flow: Dataflow, row: int, action: int) -> bool:
+    """Whether a logarithm takes the slope of ``tanh`` at an action."""
+    is_sigmoid = plain_name(flow.log.calls[row].function) in ("softplus", "logsigmoid")
+    tensor, has_square = flow.log.calls[row].inputs[0].tensor, False
+    for _ in range(_MAX_STEPS):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        name = "" if call is None else plain_name(call.function)
+        if made is None or call is None or not call.inputs:
+            return False
+        if name == "tanh":
+            return has_square and call.inputs[0].tensor == action
+        if name not in _IN_A_SLOPE or len({use.tensor for use in call.inputs}) > 1:
+            return False
+        has_square |= is_squared(call)
+        if is_sigmoid and name == "mul" and call.inputs[0].tensor == action and len(call.inputs) == 1:
+            return True
+        tensor, row = call.inputs[0].tensor, made
+    return False
