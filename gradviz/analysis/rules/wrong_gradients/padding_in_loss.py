@@ -191,7 +191,8 @@ def _line_beside_ignored(flow: Dataflow, row: int) -> Location | None:
     ``ignore_index`` would be no help."""
     call = flow.log.calls[row]
     tensor, before, values = call.inputs[1].tensor, row, flow.values_of(call.inputs[1], row)
-    if values is None or values.minimum != call.scalars.get("ignore_index", IGNORED_CLASS) or values.minimum >= 0:
+    ignored = call.scalars.get("ignore_index", IGNORED_CLASS)
+    if values is None or values.minimum is None or values.minimum != ignored or values.minimum >= 0:
         return None
     for _ in range(_MAX_SHAPING):
         made = flow.first_producer(tensor, before)
