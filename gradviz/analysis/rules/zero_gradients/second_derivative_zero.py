@@ -190,15 +190,16 @@ def _values_later(flow: Dataflow, tensor: int) -> ValueFacts | None:
 def _of_network(flow: Dataflow, row: int, firsts: list[int], *, is_zero: bool) -> _Second | None:
     """What a second derivative is of, if all calls of the network are made of straight lines."""
     since = flow.step_before(row)
-    network = {
-        each
-        for first in firsts
-        for use in flow.log.calls[first].inputs
-        if use.place.startswith(("root", "0", "outputs"))
-        for each in flow.ancestors(use.tensor, first, since)
-    }
+    network = set[int]()
+    for first in sorted(firsts):  # a solver takes many, one after the other: the first ones have little above them
+        for use in flow.log.calls[first].inputs:
+            if use.place.startswith(("root", "0", "outputs")):
+                above = flow.ancestors(use.tensor, first, since)
+                if not all(is_of_layers(flow.log.calls[each]) for each in above):
+                    return None
+                network.update(above)
     straight = [each for each in network if is_straight(flow, each)]
-    if not straight or not all(is_of_layers(flow.log.calls[each]) for each in network):
+    if not straight:
         return None
     leaves = (use.tensor for each in sorted(network) for use in flow.log.calls[each].inputs if use.is_live_leaf)
     return _Second(row, tuple(sorted(straight)), tuple(dict.fromkeys(leaves)), is_zero)
