@@ -26,6 +26,12 @@ _DISPATCHED = """
         rows = (choice == i).nonzero(as_tuple=True)[0]
         out = out.index_add(0, rows, expert(x[rows]))
 """
+_GATED = """
+    best, choice = probs.topk(2, dim=-1)
+    gates = torch.zeros_like(probs).{gates}
+    out = torch.stack([gates[:, i : i + 1] * expert(x) for i, expert in enumerate(experts)]).sum(0)
+    loss = F.cross_entropy(head(out), y)
+"""
 FIXED = "nn.Linear(4, 3).requires_grad_(False)"
 _EXPERTS = """
 router, head = nn.Linear(4, 3), nn.Linear(4, 2)
@@ -44,6 +50,12 @@ for step in range(3):
 """
 
 FAULTS = {
+    ("non_differentiable_op", "gates of one number for all that was chosen"): _ROUTED
+    + _GATED.format(gates="scatter(1, choice, 0.5)  # HERE")
+    + TRAIN,
+    ("non_differentiable_op", "the same in place, with a name"): _ROUTED
+    + _GATED.format(gates="scatter_(-1, choice, value=1.0)  # HERE")
+    + TRAIN,
     ("broken_weight_tie", "a buffer with the transposed values of the encoder"): """
 class Tied(nn.Module):
     def __init__(self):
@@ -121,6 +133,7 @@ for step in range(3):
 }
 
 HEALTHY = {
+    "gates of the scores that were chosen": _ROUTED + _GATED.format(gates="scatter(1, choice, best)") + TRAIN,
     "a weighed mean of two experts of each sample": _EXPERTS
     + """
     values, chosen = router(x).topk(2, dim=-1)

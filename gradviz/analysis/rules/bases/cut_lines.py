@@ -18,6 +18,7 @@ from gradviz.analysis.dataflow.call_words import (
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
@@ -158,13 +159,19 @@ _SAME_VALUES = frozenset({
 
 
 def line_that_takes_chosen(case: Case, found: CutOff) -> BetterLine | None:
-    """The line that takes rows, or puts the results of rows, by what was chosen, and leaves out how good it was.
+    """The line that takes rows, or puts the results of rows, by what was chosen, and leaves out how good it was; or
+    the one that makes gates of one number for all that was chosen.
 
     The choice itself cannot have a gradient: a router or a pooling learns from its score in the result.
     """
     flow, calls = case.dataflow, case.dataflow.log.calls
-    if found.is_refused or plain_name(calls[found.cut.call].function) not in _CHOOSES:
+    name = plain_name(calls[found.cut.call].function)
+    if found.is_refused or name not in _CHOOSES:
         return None
+    gate = next((row for row in found.cut_path.calls[1:2] if _scatters_a_number(calls[row])), None)
+    if gate is not None:
+        location = location_of_call(flow, gate)
+        return None if location is None else BetterLine(location, _SAME_FOR_ALL, _SCATTER.format(name))
     row = next((row for row in found.cut_path.calls[1:] if calls[row].live_inputs), None)
     if row is None or plain_name(calls[row].function) not in _TAKES_ROWS | _PUTS_ROWS or not _is_of_samples(flow, row):
         return None
@@ -184,6 +191,20 @@ _WEIGH = (
     "multiply what is taken, or what is computed with it, by the score of what was chosen, as topk and max return it "
     "beside the index: the score has a derivative, the choice has none"
 )
+_SAME_FOR_ALL = "this line gives all that was chosen the same number, not the score by which it was chosen"
+_SCATTER = (
+    "scatter the values that {} returns beside the index: scatter(1, index, values); or let a straight-through "
+    "estimate bring the gradient past the choice"
+)
+
+
+def _scatters_a_number(call: Call) -> bool:
+    """``scatter(1, index, 0.5)``."""
+    is_scatter = plain_name(call.function) == "scatter" and len(call.inputs) == _GATE_AND_INDEX
+    return is_scatter and type(call.scalars.get("value", call.scalars.get("3"))) in (int, float)
+
+
+_GATE_AND_INDEX = 2
 
 
 def _is_of_samples(flow: Dataflow, row: int) -> bool:
