@@ -51,7 +51,7 @@ class ForwardMemory:
         self._modules_before = self._imported = 0
         self._max_looks = MAX_LOOKS
         self.reads_totals = with_totals
-        """Whether the totals are read at the forward that is awaited now: only for them, each call before it counts."""
+        """Whether the totals are read for the forward that is awaited now: only then calls before it are looked at."""
 
     def arm(self, *, is_brief: bool = False) -> None:
         """Wait for the next forward computation, and forget the one before.

@@ -73,19 +73,17 @@ class WeightsNotNormalized(Rule):
                     found = _mixture(flow, term)
                     if found is not None and flow.log.calls[found.row].call_site not in told:
                         told.add(flow.log.calls[found.row].call_site)
-                        yield self._finding(flow, found) if found.axes is None else self._of_axes(flow, found)
+                        yield self._over_samples(flow, found) if found.is_over_samples else self._finding(flow, found)
 
-    def _of_axes(self, flow: Dataflow, found: _Mixture) -> Finding:
+    def _over_samples(self, flow: Dataflow, found: _Mixture) -> Finding:
         made = None if found.made is None else location_of_call(flow, found.made)
         location = location_of_call(flow, found.row)
-        summed, normalized = found.axes or (0, 0)
         return self.finding(
-            f"the likelihood of a mixture adds up over axis {summed}, and its weights{at_line(made)} add up to 1 over "
-            f"axis {normalized}",
+            f"the likelihood of a mixture adds up over axis 0, and its weights{at_line(made)} add up to 1 over axis 1",
             symptom="grad_wrong",
-            why=f"the components lie along axis {normalized}: over axis {summed} the samples are mixed with each "
-            "other, and a sample that no component explains costs nothing",
-            fix=f"add up over the components: torch.logsumexp(log_weights + log_density, dim={normalized})",
+            why="the components lie along axis 1: over axis 0 the samples are mixed with each other, and a sample that "
+            "no component explains costs nothing",
+            fix="add up over the components: torch.logsumexp(log_weights + log_density, dim=1)",
             location=location,
             symptom_location=made if made != location else None,
         )
@@ -118,8 +116,8 @@ class _Mixture(Struct, frozen=True):
     made: int | None
     """What made the weights; None for a parameter."""
     is_probability: bool
-    axes: tuple[int, int] | None = None
-    """The axis over which the likelihood adds up, and that over which the weights do, if they differ."""
+    is_over_samples: bool = False
+    """Whether the likelihood adds up over the samples, and the weights of each sample add up to 1."""
 
 
 _LINEAR = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv1d", "conv2d", "einsum"})
@@ -166,7 +164,7 @@ def _over_samples(flow: Dataflow, use: TensorUse, row: int, summing: int) -> _Mi
     maker = flow.log.calls[made]
     axes = axis_of(call, _TWO), axis_of(maker, _TWO)
     is_of_samples = value_maker(flow, maker.inputs[0].tensor, made, through=_PARTS) is not None
-    return _Mixture(summing, made, False, (0, 1)) if axes == (0, 1) and is_of_samples else None
+    return _Mixture(summing, made, False, True) if axes == (0, 1) and is_of_samples else None
 
 
 def _first_component(flow: Dataflow, tensor: int, before: int) -> tuple[int, int]:

@@ -66,10 +66,10 @@ class RateMultipliedTwice(Rule):
                 continue
             begins_so = _is_square(schedule.first_rate, base, _ROUNDING)
             rate = schedule.first_rate if begins_so else _peak_that_is_square(schedule, base)
-            if rate is None and _stays_far_below(schedule, base, optimizer.learning_rates):
-                yield self._of_a_formula(case, schedule, base)
             if rate is not None:
                 yield self._finding(case, schedule, base, rate, "begins with" if begins_so else "reaches at most")
+            elif _stays_far_below(schedule, base, optimizer.learning_rates):
+                yield self._of_a_formula(case, schedule, base)
 
     def _of_two_factors(self, case: Case, schedule: Schedule, base: float) -> Finding:
         optimizer = case.dataflow.log.optimizers[schedule.optimizer]

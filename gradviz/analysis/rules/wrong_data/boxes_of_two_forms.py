@@ -125,13 +125,9 @@ def _two_forms(flow: Dataflow, row: int, backward: int) -> _TwoForms | None:
     uses = [flow.log.calls[end].inputs for end in ends or ()]
     if ends is None or any(len(each) != _BOTH or each[0].requires_grad == each[1].requires_grad for each in uses):
         return None
-    live, fixed = (
-        {_boxes(flow, use.tensor, end) for end, use in _sides(ends, uses, live=live)} for live in (True, False)
-    )
-    if len(live) != 1 or len(fixed) != 1 or None in live | fixed:
+    predicted, wanted = (_boxes_of_side(flow, ends, uses, live=live) for live in (True, False))
+    if predicted is None or wanted is None:
         return None
-    (predicted,), (wanted,) = live, fixed
-    assert predicted is not None and wanted is not None
     before = _converted_from(flow, predicted, row), _converted_from(flow, wanted, row)
     if (before[0] is None) == (before[1] is None):
         return None
@@ -140,9 +136,17 @@ def _two_forms(flow: Dataflow, row: int, backward: int) -> _TwoForms | None:
     return None if compared is None else _TwoForms(row, compared, before[0] is not None, predicted)
 
 
-def _sides(ends: tuple[int, int], uses: list[tuple[TensorUse, ...]], *, live: bool) -> Iterator[tuple[int, TensorUse]]:
-    for end, given in zip(ends, uses, strict=True):
-        yield from ((end, use) for use in given if use.requires_grad is live)
+def _boxes_of_side(
+    flow: Dataflow, ends: tuple[int, int], uses: list[tuple[TensorUse, ...]], *, live: bool
+) -> int | None:
+    """The boxes of which both ends of one side are parts: of the prediction, or of the data."""
+    found = {
+        _boxes(flow, use.tensor, end)
+        for end, given in zip(ends, uses, strict=True)
+        for use in given
+        if use.requires_grad is live
+    }
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _boxes(flow: Dataflow, tensor: int, row: int) -> int | None:

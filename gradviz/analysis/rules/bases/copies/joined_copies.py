@@ -65,13 +65,11 @@ def _copies_of_one(flow: Dataflow, tensor: int, before: int) -> int | None:
         return None
     parts = [(use.tensor, flow.newest_producer(use.tensor, made)) for use in call.inputs]
     lines = {None if part is None else location_of_call(flow, part) for _, part in parts}
-    if None in lines or len(lines) > 1 or not 1 < len(parts) <= _MAX_COPIES:
+    shape = shape_of(flow, parts[0][0]) if parts else ()
+    if None in lines or len(lines) > 1 or not 1 < len(parts) <= _MAX_COPIES or not shape:
         return None
-    above = [
-        {use.tensor for each in flow.ancestors(part, made) for use in flow.log.calls[each].inputs} for part, _ in parts
-    ]
-    shape = shape_of(flow, parts[0][0])
-    shared = set.intersection(*above)
+    sources = [_sources(flow, part, made, ()) for part, _ in parts]
+    shared = set.intersection(*(set() if each is None else each.same for each in sources))
     return len(parts) if any(shape_of(flow, each) == shape for each in shared) else None
 
 

@@ -52,13 +52,17 @@ def request_of(flow: Dataflow, term: Term) -> Request | None:
         constant = None if target is None else _constant(flow, target.tensor, term.row)
         if output is None or not output.requires_grad or constant is None:
             return None
-        if name == "mse_loss":
-            return Request(term, "constant", constant, output.tensor, term.row) if term.sign > 0 else None
-        up = term.sign if constant > _HALF else -term.sign
-        return Request(term, "direction", up, output.tensor, term.row)
+        return _of_constant(term, name, constant, output.tensor, term.row)
     if name in _SQUARES and call.live_inputs:
         return _of_square(flow, term, call) if term.sign > 0 else None
     return _of_output(flow, term)
+
+
+def _of_constant(term: Term, name: str, constant: float, output: int, before: int) -> Request | None:
+    """What a loss function with a constant target asks."""
+    if name == "mse_loss":
+        return Request(term, "constant", constant, output, before) if term.sign > 0 else None
+    return Request(term, "direction", term.sign if constant > _HALF else -term.sign, output, before)
 
 
 def _constant(flow: Dataflow, tensor: int, row: int) -> float | None:
@@ -144,8 +148,7 @@ def _by_parts(flow: Dataflow, term: Term) -> Iterator[Request]:
     call = flow.log.calls[term.row]
     name = plain_name(call.function)
     output, target = argument(call, 0, "input"), argument(call, 1, "target")
-    is_known = name in _BINARY or (name == "mse_loss" and term.sign > 0)
-    if not is_known or output is None or target is None or not output.requires_grad:
+    if name not in _BINARY | {"mse_loss"} or output is None or target is None or not output.requires_grad:
         return
     made = value_maker(flow, target.tensor, term.row)
     sizes = None if made is None else _rows_of_parts(flow, *made)
@@ -154,10 +157,9 @@ def _by_parts(flow: Dataflow, term: Term) -> Iterator[Request]:
         return
     for part, constant in zip(flow.log.calls[joined].inputs, made[1].inputs, strict=True):
         value = _constant(flow, constant.tensor, made[0])
-        if value is not None and name == "mse_loss":
-            yield Request(term, "constant", value, part.tensor, joined)
-        elif value is not None:
-            yield Request(term, "direction", term.sign if value > _HALF else -term.sign, part.tensor, joined)
+        request = None if value is None else _of_constant(term, name, value, part.tensor, joined)
+        if request is not None:
+            yield request
 
 
 def _rows_of_parts(flow: Dataflow, row: int, call: Call) -> list[int] | None:
