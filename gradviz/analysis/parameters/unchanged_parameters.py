@@ -21,13 +21,14 @@ from gradviz.graph.gradients import TensorFigures
 
 Reason = Literal[
     "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost",
-    "written back", "restored later", "unknown",
+    "written back", "restored later", "derivative", "unknown",
 ]  # fmt: skip
 """``no backward``: none reaches them; ``returned``: only calls of ``autograd.grad()`` do; ``cleared``: every gradient
 is cleared before a step; ``no learning rate``: that of their group is 0; ``zero``: the last gradient is exactly zero;
 ``rounded away``: the last step is smaller than the last digit of the values; ``short dtype``: the same where the dtype
 has 16 bits; ``lost``: the last step should have changed them; ``written back``: the program writes values into them
-behind each step; ``restored later``: it does so behind the last of several."""
+behind each step; ``restored later``: it does so behind the last of several; ``derivative``: no gradient arrives, as the
+loss is computed from a derivative that does not depend on them."""
 
 _EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "bfloat16": 7.9e-3, "float16": 9.8e-4}
 """By dtype: about the smallest relative change that it shows."""
@@ -161,11 +162,22 @@ class _UnchangedParameters:
         dtype = (tensor.end and tensor.end.dtype) or tensor.facts.dtype
         epsilon = _EPSILON.get(dtype)
         values = self._last_values.get(number)
+        if gradient is None and self._is_constant_in_derivative(number):
+            return "derivative"
         if gradient is None or values is None or rate is None or epsilon is None:
             return "unknown"
         if rate * _largest(gradient) > epsilon * _largest(values):
             return "lost" if self._was_stepped_on(number) else "unknown"
         return "short dtype" if dtype in _SHORT else "rounded away"
+
+    def _is_constant_in_derivative(self, number: int) -> bool:
+        """Whether no backward brought a gradient, in a program that differentiates derivatives: the last bias of a
+        network has no influence on these."""
+        end = self._histories.tensor(number).end
+        if end is None or end.has_grad or not self._was_stepped_on(number):
+            return False
+        backward = (self._calls[row] for row in self._histories.flow.rows_of_kind("backward"))
+        return any(call.scalars.get("create_graph") for call in backward)
 
     def _last_used(self, number: int) -> ValueFacts | TensorFigures | None:
         """The gradient in its ``.grad`` at the end, or else what a recorded graph brought. Where another loss brought

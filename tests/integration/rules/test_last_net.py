@@ -108,6 +108,29 @@ def test_parameters_with_the_values_from_before_the_first_step_are_told_with_wha
     assert words in found.message
 
 
+SLOPES = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.randn(16, 1, requires_grad=True)
+    (slope,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+    loss = (slope - x.detach().cos()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_bias_on_which_a_derivative_does_not_depend_is_told_as_such(tmp_path: Path) -> None:
+    (found,) = (each for each in findings(SLOPES, tmp_path) if each.cause == "step_without_effect")
+    assert (found.severity, found.tensors) == ("note", ("net.2.bias",))
+    assert "no gradient arrives in .grad" in found.message
+    assert "the last bias" in (found.why or "")
+
+
 ADAPTER = """
 import torch
 from torch import nn

@@ -187,7 +187,7 @@ def _line_that_writes(case: Case, group: Unchanged) -> Location | None:
 
 _MIN_WAITED = 3
 """A warm-up that begins at 0 spends a step there, and perhaps one more."""
-_MAY_BE_RIGHT = frozenset({"zero", "rounded away", "restored later", "unknown"})
+_MAY_BE_RIGHT = frozenset({"zero", "rounded away", "restored later", "derivative", "unknown"})
 """A bias before a normalization, or one that cancels in a difference, has no influence on the loss; a search for a
 learning rate, or an adaptation to one sample, ends with the values from which it began."""
 
@@ -242,6 +242,12 @@ _WORDS: dict[Reason, tuple[str, str, str]] = {
         "the program writes the old values back behind the last step",
         "load_state_dict(), copy_() and assignments to .data replace all that the steps have computed",
         "if what is trained is used later, take the copy after the training, and load that",
+    ),
+    "derivative": (
+        "no gradient arrives in .grad",
+        "the loss is computed from a derivative, and that does not depend on what is only added, as the last bias of a "
+        "network is",
+        "nothing, if only derivatives are to count; else add a term that compares the values themselves",
     ),
     "unknown": (
         "they get gradients; cause not found",
