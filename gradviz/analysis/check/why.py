@@ -20,7 +20,16 @@ from gradviz.graph.gradients import at_index
 from gradviz.graph.model import Graph, Node
 
 AnswerKind = Literal[
-    "gradient", "zero", "not finite", "frozen", "unused", "cut off", "not reached", "passed on", "no grad"
+    "gradient",
+    "zero",
+    "not finite",
+    "frozen",
+    "unused",
+    "cut off",
+    "of no influence",
+    "not reached",
+    "passed on",
+    "no grad",
 ]
 """``passed on``: it was computed, so the gradient goes through it; ``no grad``: it needs none, and should not train;
 the others are what a leaf gets, or why it gets nothing."""
@@ -117,6 +126,7 @@ class _AnswerBuilder:
             "frozen": "it does not require grad",
             "unused": "nothing is ever computed from it",
             "cut off": "the path from the loss is cut",
+            "of no influence": "the loss depends on a derivative, and that does not depend on it",
             "not reached": "it is used, but no loss that backward ran on depends on the result",
         }[outcome.kind]
         if outcome.kind == "not reached" and not self._histories.backward_calls:

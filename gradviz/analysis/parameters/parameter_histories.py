@@ -345,6 +345,31 @@ class ParameterHistories:
         by_hand = (uses[0].tensor for uses in given if len(uses) > 1)  # ``p.grad = None`` gives none
         return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self.received)))
 
+    @cached_property
+    def without_influence(self) -> frozenset[int]:
+        """Trained leaves to which calls lead from a loss, and to which no gradient came, in a program that
+        differentiates derivatives: the loss depends on one that does not depend on them, as on the last bias of a
+        network."""
+        calls = self.log.calls
+        if not any(calls[row].scalars.get("create_graph") for row in self.flow.rows_of_kind("backward")):
+            return frozenset()
+        ends = ((number, self.tensor(number).end) for number in self.reached & self.trained)
+        return frozenset(
+            number
+            for number, end in ends
+            if end is not None and number not in self.received and self.was_stepped_on(number)
+        )
+
+    def was_stepped_on(self, number: int) -> bool:
+        """Whether a step came after the last backward that reached it: else its last gradient was never used."""
+        last, step = self.last_reach.get(number), self.last_step.get(number)
+        return last is not None and step is not None and last < step
+
+    @cached_property
+    def last_step(self) -> dict[int, int]:
+        """By leaf: the last step of an optimizer that holds it."""
+        return {use.tensor: row for row in self.steps for use in self.log.calls[row].inputs}
+
     def is_only_a_successor(self, number: int) -> bool:
         """Whether a trained parameter had its name before, and no backward reached this one: the program has loaded or
         made a model again after training."""
@@ -380,6 +405,11 @@ class ParameterHistories:
     def _first_reach(self) -> dict[int, int]:
         """By leaf: the first backward call that reached it."""
         return {number: row for row in reversed(self.reached_by) for number in self.reached_by[row]}
+
+    @cached_property
+    def last_reach(self) -> dict[int, int]:
+        """By leaf: the last backward call that reached it."""
+        return {number: row for row in self.reached_by for number in self.reached_by[row]}
 
     def _is_changed(self, number: int, after: int) -> bool:
         replaced = self.flow.data_replacements(number)[-1:]

@@ -20,7 +20,8 @@ from gradviz.graph.query.own_line import line_words_of
 
 _MAX_FROZEN_NAMES = 8
 
-OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "not reached"]
+OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "of no influence", "not reached"]
+"""``of no influence``: the loss depends on a derivative that does not depend on it."""
 
 
 class Outcome(Struct, frozen=True):
@@ -51,6 +52,8 @@ def outcomes(case: Case) -> tuple[Outcome, ...]:
 
 def outcome_of(case: Case, histories: ParameterHistories, number: int) -> Outcome:
     """The outcome of one leaf."""
+    if number in histories.without_influence:
+        return Outcome(number, "of no influence")
     if number in histories.reached:
         return Outcome(number, "reached")
     if _is_frozen(histories, number):
@@ -89,7 +92,7 @@ def counted_outcomes(case: Case) -> str:
         return ""
     if len(by_kind["reached"]) == len(found):
         return f"{total}, all reached"
-    order: tuple[OutcomeKind, ...] = ("reached", "frozen", "cut off", "unused", "not reached")
+    order: tuple[OutcomeKind, ...] = ("reached", "frozen", "cut off", "unused", "of no influence", "not reached")
     parts = [_part(kind, by_kind[kind]) + _frozen_names(case, kind, by_kind) for kind in order if by_kind[kind]]
     return f"{total}: " + ", ".join(parts)
 

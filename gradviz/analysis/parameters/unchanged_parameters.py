@@ -76,7 +76,7 @@ class _UnchangedParameters:
             if written is not None:
                 reason = "written back" if written[1] else "restored later"
             where = self._calls[stepped[number][0]].call_site
-            blamed = {"cleared": clear, "returned": self._last_backward.get(number)}.get(reason)
+            blamed = {"cleared": clear, "returned": self._histories.last_reach.get(number)}.get(reason)
             by, blamed = (blamed, blamed) if written is None else (self._calls[written[0]].call_site, written[0])
             groups[reason, by, where].append(number)
             blames.setdefault((reason, by, where), blamed)
@@ -121,16 +121,6 @@ class _UnchangedParameters:
         return found
 
     @cached_property
-    def _last_step(self) -> dict[int, int]:
-        return {use.tensor: row for row in self._histories.steps for use in self._calls[row].inputs}
-
-    @cached_property
-    def _last_backward(self) -> dict[int, int]:
-        """By leaf: the last backward call that reached it."""
-        reached_by = self._histories.reached_by
-        return {number: row for row in reached_by for number in reached_by[row]}
-
-    @cached_property
     def _last_values(self) -> dict[int, ValueFacts]:
         """By tensor: its values after the last step whose values are known."""
         return {
@@ -162,38 +152,24 @@ class _UnchangedParameters:
         dtype = (tensor.end and tensor.end.dtype) or tensor.facts.dtype
         epsilon = _EPSILON.get(dtype)
         values = self._last_values.get(number)
-        if gradient is None and self._is_constant_in_derivative(number):
+        if number in self._histories.without_influence:
             return "derivative"
         if gradient is None or values is None or rate is None or epsilon is None:
             return "unknown"
         if rate * _largest(gradient) > epsilon * _largest(values):
-            return "lost" if self._was_stepped_on(number) else "unknown"
+            return "lost" if self._histories.was_stepped_on(number) else "unknown"
         return "short dtype" if dtype in _SHORT else "rounded away"
-
-    def _is_constant_in_derivative(self, number: int) -> bool:
-        """Whether no backward brought a gradient, in a program that differentiates derivatives: the last bias of a
-        network has no influence on these."""
-        end = self._histories.tensor(number).end
-        if end is None or end.has_grad or not self._was_stepped_on(number):
-            return False
-        backward = (self._calls[row] for row in self._histories.flow.rows_of_kind("backward"))
-        return any(call.scalars.get("create_graph") for call in backward)
 
     def _last_used(self, number: int) -> ValueFacts | TensorFigures | None:
         """The gradient in its ``.grad`` at the end, or else what a recorded graph brought. Where another loss brought
         one after the last step, as that of a generator does to its critic, that of the backward before."""
         figures = self._histories.received.figures(number)
-        if self._was_stepped_on(number) or number not in self._last_step:
+        if self._histories.was_stepped_on(number) or number not in self._histories.last_step:
             end = self._histories.tensor(number).end
             return (end and end.grad) or (figures[-1][1] if figures else None)
-        step = self._last_step[number]
+        step = self._histories.last_step[number]
         rows = ((self._histories.flow.row_of_backward(backward), each) for backward, each in reversed(figures))
         return next((each for row, each in rows if row is not None and row < step), None)
-
-    def _was_stepped_on(self, number: int) -> bool:
-        """Whether a step came after the last backward that reached it: else its last gradient was never used."""
-        last, step = self._last_backward.get(number), self._last_step.get(number)
-        return last is not None and step is not None and last < step
 
 
 def _is_unchanged(tensor: LoggedTensor) -> bool:

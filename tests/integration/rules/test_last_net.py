@@ -8,7 +8,9 @@ import pytest
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.check.why import why
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rules import RULES
 from gradviz.capture.capture import Capture
 from gradviz.recording.run.program import find_script
@@ -129,6 +131,14 @@ def test_a_bias_on_which_a_derivative_does_not_depend_is_told_as_such(tmp_path: 
     assert (found.severity, found.tensors) == ("note", ("net.2.bias",))
     assert "no gradient arrives in .grad" in found.message
     assert "the last bias" in (found.why or "")
+
+
+def test_a_bias_on_which_a_derivative_does_not_depend_does_not_count_as_reached(tmp_path: Path) -> None:
+    case = Case(recorded(SLOPES, tmp_path))
+    assert counted_outcomes(case) == "4 parameters: 3 reached, 1 of no influence"
+    assert why(case, (), "net.2.bias").verdict.startswith("gets no gradient: the loss depends on a derivative")
+    both = Case(recorded(SLOPES.replace("square().mean()", "square().mean() + net(x).square().mean()"), tmp_path))
+    assert counted_outcomes(both) == "4 parameters, all reached"
 
 
 ADAPTER = """
