@@ -62,7 +62,7 @@ class CallLogNames:
 
     def before_backward(self, frame: FrameType) -> None:
         """Name local variables before they are gone: at calls 1, 2, 4, 8 ..., because names seldom change."""
-        number = self._recorder.events.backward_calls + 1
+        number = self._recorder.writer.backward_calls + 1
         if number & (number - 1) == 0 and not self._recorder.writer.is_elsewhere():
             self.note_names(names_on_stack(frame))
             self._recorder.living.note_living([*own_namespaces(frame), *own_objects_in_libraries(frame)])

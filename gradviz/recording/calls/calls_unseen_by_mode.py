@@ -34,7 +34,6 @@ class CallEvents:
         self.samples = CustomSamples()
         self._known_hooks: set[int] = set()
         """Hooks of modules, by torch's number for each."""
-        self.backward_calls = 0
         self.backward_error: str | None = None
         """What the last backward call raised."""
 
@@ -124,10 +123,10 @@ class CallEvents:
 
     def _begin_backward(self, request: BackwardRequest) -> Row | None:
         writer = self._writer
-        self.backward_calls += 1
+        writer.backward_calls += 1
         with writer.shield():
             row = writer.new_row(f"torch.autograd.{request.function}", "backward", request.frame)
-            row.name = str(self.backward_calls)
+            row.name = str(writer.backward_calls)
             row.misses_calls, writer.misses_calls = writer.misses_calls, False
             row.scalars = {"retain_graph": request.retain_graph, "create_graph": request.create_graph}
             given = (("root", request.roots), ("gradient", request.gradients), ("input", request.inputs))

@@ -2,8 +2,9 @@
 
 An agent that acts makes more torch calls than its training, and those of one action are those of the next. They need no
 gradient; what a finding may need of them are the ways in which their results reach a loss, which the first runs of a
-block show, and one in sixteen of the later ones. In place, nothing is changed unseen: calls that may write are always
-logged, and so is everything in a block that writes into parameters, buffers or gradients.
+block show, and one in sixteen of the later ones. Likewise of the times between two backward calls, one in sixteen is
+logged with all of its blocks, so that a finding sees whole steps. In place, nothing is changed unseen: calls that may
+write are always logged, and so is everything in a block that writes into parameters, buffers or gradients.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from gradviz.recording.forward.grad_mode_watch import Location
 ALWAYS_LOGGED = 64
 """Runs of a block."""
 ONE_IN = 16
+MOST_OF_A_STEP = 32
+"""Runs of a block between two backward calls that are logged because others of that step are."""
 
 
 class RepeatedBlocks:
@@ -28,6 +31,9 @@ class RepeatedBlocks:
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self._runs: Counter[Location] = Counter()
+        self._runs_of_step: Counter[Location] = Counter()
+        """Since the last backward."""
+        self._step = 0
         self._always_logged: set[Location] = set()
         self._running: tuple[Location, int] | None = None
         """The block that runs logged, and how many rows there were at its beginning."""
@@ -45,12 +51,20 @@ class RepeatedBlocks:
 
     def _begin(self, location: Location) -> None:
         self._runs[location] += 1
-        number = self._runs[location]
-        if location in self._always_logged or number <= ALWAYS_LOGGED or number % ONE_IN == 0:
+        if location in self._always_logged or self._is_sample(location):
             self._running = location, self._writer.rows.added
         else:
             self.is_left_out = self._writer.misses_calls = True
             self.left_out += 1
+
+    def _is_sample(self, location: Location) -> bool:
+        if self._step != self._writer.backward_calls:
+            self._step = self._writer.backward_calls
+            self._runs_of_step.clear()
+        self._runs_of_step[location] += 1
+        is_of_whole_step = self._step % ONE_IN == 0 and self._runs_of_step[location] <= MOST_OF_A_STEP
+        number = self._runs[location]
+        return number <= ALWAYS_LOGGED or number % ONE_IN == 0 or (self._step > 0 and is_of_whole_step)
 
     def _end(self) -> None:
         self.is_left_out = False

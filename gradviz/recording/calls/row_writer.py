@@ -34,6 +34,7 @@ class CallWriter:
         self.rows = Rows()
         self.uses = TensorUses(facts, fingerprints)
         self.grad_mode = GradModeWatch()
+        self.backward_calls = 0
         self.misses_calls = False
         """Whether calls were left out since the last backward."""
         self._defects = Defects()

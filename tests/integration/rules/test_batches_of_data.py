@@ -387,6 +387,28 @@ def test_data_that_nothing_reads_is_told_where_it_belongs(script: str, tmp_path:
     assert_first_alarm(HEAD + script + TRAIN, "loaded_and_not_used", tmp_path)
 
 
+UNUSED += (
+    # flags of any name, made to a tensor and never read
+    AGENT.format(often=0.2)
+    + """
+for step in range(8):
+    s, r, following, over = (each.tolist() for each in sample(16))
+    s, following = torch.tensor(s), torch.tensor(following)
+    r, over = torch.tensor(r), torch.tensor(over, dtype=torch.float32)
+    with torch.no_grad():
+        target = r + 0.95 * lag(following).amax(1)  # HERE
+    loss = F.mse_loss(q(s).amax(1), target)
+""",
+)
+
+
+@pytest.mark.parametrize("script", UNUSED[-1:])
+def test_flags_with_another_name_are_told_where_nothing_else_marks_the_ends(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script + TRAIN, "loaded_and_not_used", tmp_path)
+    masked = script.replace("lag(following).amax(1)  # HERE", "(lag(following).amax(1) * (r < 0.5).float())")
+    assert "loaded_and_not_used" not in causes(HEAD + masked + TRAIN, tmp_path)
+
+
 USED = (
     # the ends are used
     AGENT.format(often=0.2)

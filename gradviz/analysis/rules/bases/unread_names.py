@@ -7,6 +7,12 @@
 ... '''.splitlines(), start=1))
 >>> unread_name(lines, 4, "lengths"), unread_name(lines, 4, "y")
 (2, None)
+>>> lines = dict(enumerate('''states, done = zip(*batch)
+... states, done = torch.stack(states), torch.tensor(done, dtype=torch.float32)
+... loss = f(model(states))
+... '''.splitlines(), start=1))
+>>> unread_name(lines, 3, "done"), unread_name(lines, 3, "states")
+(1, None)
 >>> lines = dict(enumerate('''while True:
 ...     state, reward, done = env.step(action)
 ...     memory.append((state, reward, done))
@@ -27,6 +33,7 @@ _DEFINES = re.compile(r"\s*(async\s+)?def\s")
 _MAX_TRIMMED = 30
 _MAX_LINES = 2_000
 _CARRY = frozenset({"to", "cuda", "cpu", "float", "long", "double", "bool", "int", "unsqueeze", "squeeze", "view"})
+_MAKE = frozenset({"tensor", "as_tensor", "from_numpy", "stack", "array", "asarray", "FloatTensor", "BoolTensor"})
 
 
 def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
@@ -118,7 +125,8 @@ def _unpacked(nodes: list[ast.AST]) -> Iterator[ast.Name]:
 def _is_read(nodes: list[ast.AST], name: str, bound: int) -> bool:
     """Whether something may read a name that a line binds, before another line binds it again.
 
-    What only moves the tensor and gives it its name again does not count. In a loop, lines above may run later.
+    What only moves the data, or makes a tensor of them, and gives them their name again does not count. In a loop,
+    lines above may run later.
     """
     names = [node for node in nodes if isinstance(node, ast.Name)]
     moved = {id(each) for node in nodes for each in _moved(node, name)}
@@ -137,7 +145,7 @@ READ_ALL = frozenset({"locals", "vars", "eval", "exec"})
 
 
 def _moved(node: ast.AST, name: str) -> Iterator[ast.Name]:
-    """Both of ``name = name.to(device)``, also in an assignment of several."""
+    """Both of ``name = name.to(device)`` and ``name = torch.tensor(name)``, also in an assignment of several."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return
     targets, values = _elements(node.targets[0]), _elements(node.value)
@@ -146,6 +154,8 @@ def _moved(node: ast.AST, name: str) -> Iterator[ast.Name]:
             continue
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _CARRY:
             value = value.func.value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MAKE:
+            value = value.args[0] if len(value.args) == 1 else value
         if isinstance(value, ast.Name) and value.id == name:
             yield from (target, value)
 

@@ -138,7 +138,7 @@ class DivergenceOutweighs(Rule):
 
 _ALMOST_NOTHING = 0.01
 """Nats for a whole sample: less than the input could be told with."""
-_MIN_STEPS = 50
+_MIN_STEPS = 30
 
 
 def _samples_in_sum(flow: Dataflow, tensor: int, before: int) -> int | None:

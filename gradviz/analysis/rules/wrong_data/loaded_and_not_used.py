@@ -12,15 +12,7 @@ from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_c
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.places_of_data import (
-    ENDS,
-    EVENTS,
-    EXPOSURES,
-    LENGTHS,
-    WEIGHTS,
-    Place,
-    place_of,
-)
+from gradviz.analysis.rules.bases.batches.places_of_data import WEIGHTS, Place, is_telling, place_of
 from gradviz.analysis.rules.bases.unread_names import unread_name
 
 
@@ -31,10 +23,11 @@ class LoadedAndNotUsed(Rule):
     -------------
     A name that training code unpacks from a batch and never reads, or a part of a batch (``batch.done``,
     ``batch["exposure"]``) that nothing uses though other parts are used, where the tensor differs from sample to
-    sample: ends of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are
-    added up for all samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no
-    mask is made of the tokens; ``weights`` of samples where a loss is averaged over all of them; ``exposure`` of counts
-    in a Poisson loss; whether an ``event`` was seen, in the likelihood of the time until it.
+    sample: ends of episodes (``done``, ``terminal``, and flags with any other name) where a reward and the discounted
+    value of the next state are added up for all samples; ``lengths`` where a recurrent layer or an average over time
+    gets padded sequences, and no mask is made of the tokens; ``weights`` of samples where a loss is averaged over all
+    of them; ``exposure`` of counts in a Poisson loss; whether an ``event`` was seen, in the likelihood of the time
+    until it.
 
     Why it matters
     --------------
@@ -86,7 +79,8 @@ class LoadedAndNotUsed(Rule):
             if found is None:
                 continue
             bound = _unpacked_at(case, name, backward)
-            if bound is not None or all(_is_beside_used_data(flow, each) for each in tensors):
+            is_part = is_telling(name) and all(_is_beside_used_data(flow, each) for each in tensors)
+            if bound is not None or is_part:
                 yield self._finding(case, name, bound, found)
 
     def _finding(self, case: Case, name: str, bound: Location | None, found: Place) -> Finding:
@@ -115,7 +109,8 @@ def _unused_data(case: Case) -> dict[str, list[int]]:
     flow = case.dataflow
     found: dict[str, list[int]] = defaultdict(list)
     for number, tensor in enumerate(flow.log.tensors):
-        name = next((each for each in map(_own_name, tensor.names) if _is_telling(each)), None)
+        names = [*map(_own_name, tensor.names)]
+        name = next(filter(is_telling, names), next(filter(_may_be_meant, names), None))
         shape = shape_of(flow, number)
         is_column = len(shape) == 1 or (len(shape) == _OF_COLUMN and shape[1] == 1)
         if name is None or not is_column or shape[0] < _MIN_SAMPLES or tensor.requires_grad:
@@ -147,8 +142,9 @@ def _is_unused(flow: Dataflow, tensor: int) -> bool:
     return True
 
 
-def _is_telling(name: str) -> bool:
-    return any(pattern.fullmatch(name) for pattern in (ENDS, LENGTHS, WEIGHTS, EXPOSURES, EVENTS))
+def _may_be_meant(name: str) -> bool:
+    """Whether it is the name of a variable that does not say that it is not needed."""
+    return name.isidentifier() and not name.startswith("_")
 
 
 _PART = re.compile(r"(?P<owner>.+)(?:\.|\[['\"])(?P<name>\w+)(?:['\"]\])?")

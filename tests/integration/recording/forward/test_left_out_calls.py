@@ -93,6 +93,28 @@ def test_a_block_without_gradients_that_ran_often_is_logged_once_in_sixteen() ->
     assert any("under torch.no_grad()" in sentence for sentence in capture.disclosures)
 
 
+def test_of_steps_with_blocks_that_ran_often_some_are_logged_whole() -> None:
+    model, state = nn.Linear(3, 1), torch.zeros(3)
+    steps = repeated_blocks.ALWAYS_LOGGED + 3 * repeated_blocks.ONE_IN
+
+    def program() -> None:
+        for _ in range(steps):
+            for _ in range(3):
+                with torch.no_grad():
+                    model(state).exp()
+            with torch.no_grad():
+                target = model(state).sin()
+            (model(torch.ones(3)) - target).sum().backward()
+
+    capture = record(program, EVERY_CALL).capture
+    assert capture.calls is not None
+    backward = [call for call in capture.calls.calls if call.kind == "backward"]
+    whole = [number for number, call in enumerate(backward) if not call.misses_calls]
+    assert len(whole) >= 3 + repeated_blocks.ALWAYS_LOGGED // 3
+    assert max(whole) >= repeated_blocks.ALWAYS_LOGGED + 2 * repeated_blocks.ONE_IN
+    assert len(whole) < steps / 2
+
+
 def test_what_is_changed_in_place_is_logged_also_where_other_calls_are_not() -> None:
     seen = torch.zeros(3)
 

@@ -35,7 +35,13 @@ class Place(Struct, frozen=True):
     fix: str
 
 
+def is_telling(name: str) -> bool:
+    """Whether a name says what the data are."""
+    return any(pattern.fullmatch(name) for pattern in (ENDS, LENGTHS, WEIGHTS, EXPOSURES, EVENTS))
+
+
 def place_of(flow: Dataflow, name: str, tensor: int, backward: int) -> Place | None:
+    """Where the loss should take data of this name; flags of zeros and ones with any other name may be ends."""
     rows = range(flow.step_before(backward) + 1, backward)
     size, values = shape_of(flow, tensor)[0], flow.values(tensor, backward)
     if ENDS.fullmatch(name):
@@ -46,9 +52,11 @@ def place_of(flow: Dataflow, name: str, tensor: int, backward: int) -> Place | N
         return _padded(flow, rows, size, int(longest)) if is_count and longest else None
     if EXPOSURES.fullmatch(name):
         return _counts(flow, name, rows, size)
+    is_flag = values is not None and (values.minimum, values.maximum) == (0, 1)
     if EVENTS.fullmatch(name):
-        is_flag = values is not None and (values.minimum, values.maximum) == (0, 1)
         return _unfinished_times(flow, name, rows, size) if is_flag else None
+    if not WEIGHTS.fullmatch(name):
+        return _value_of_next_states(flow, name, rows, size) if is_flag else None
     is_weight = values is not None and values.minimum is not None and values.minimum >= 0
     return _average(flow, name, rows, size) if is_weight else None
 
@@ -60,7 +68,8 @@ def _value_of_next_states(flow: Dataflow, name: str, rows: range, size: int) -> 
             continue
         is_of_batch = shape_of(flow, call.outputs[0].tensor)[:1] == (size,)
         pairs = (call.inputs, call.inputs[::-1])
-        if is_of_batch and any(_is_discounted(flow, q.tensor, row) and not r.requires_grad for q, r in pairs):
+        added = [q for q, r in pairs if _is_discounted(flow, q.tensor, row) and not r.requires_grad]
+        if is_of_batch and added and (ENDS.fullmatch(name) or not _is_masked(flow, added[0].tensor, row)):
             factor = name if name.startswith(("not", "non")) else f"(1 - {name})"
             return Place(
                 row,
@@ -86,6 +95,19 @@ def _is_discounted(flow: Dataflow, tensor: int, before: int) -> bool:
     return any(flow.log.tensors[use.tensor].role == "parameter" for use in uses)
 
 
+def _is_masked(flow: Dataflow, tensor: int, before: int) -> bool:
+    """Whether flags of zeros and ones have chosen among the values that a model made."""
+    for row, call in flow.makers(tensor, before, _MAX_MAKERS):
+        if any(flow.log.tensors[use.tensor].role == "parameter" for use in call.inputs):
+            return False
+        given = [flow.values(use.tensor, row) for use in call.inputs if plain_name(call.function) in _CHOOSE]
+        if any(each is not None and each.minimum in (0, 1) and each.maximum in (0, 1) for each in given):
+            return True
+    return False
+
+
+_CHOOSE = frozenset({"mul", "where", "masked_fill", "setitem"})
+_MAX_MAKERS = 12
 _OF_BOTH = 2
 _LEAST_DISCOUNT = 0.5
 _TELL_PADDING = frozenset({"ne", "eq", "gt", "lt", "ge", "le", "masked_fill", "where", "_pack_padded_sequence"})
