@@ -63,3 +63,12 @@ def test_a_side_that_is_not_converted_is_told_at_the_line_that_computes_the_over
 @pytest.mark.parametrize(("compared", "overlap"), HEALTHY)
 def test_two_sides_of_one_form_are_right(compared: str, overlap: str, tmp_path: Path) -> None:
     assert alarms(BOXES.format(compared=compared, overlap=overlap), tmp_path) == []
+
+
+NOT_CONVERTED = "loss = F.l1_loss(predicted, boxes) + overlap(predicted, boxes).mean()  # HERE"
+
+
+def test_boxes_of_the_data_that_end_before_they_begin_are_no_corners(tmp_path: Path) -> None:
+    assert_first_alarm(BOXES.format(compared="", overlap=NOT_CONVERTED), "boxes_of_two_forms", tmp_path)
+    padded = "boxes = corners(boxes) * (x[:, 4:5] < 0.5)"  # boxes of nothing begin and end at 0
+    assert not alarms(BOXES.format(compared=padded, overlap=NOT_CONVERTED), tmp_path)

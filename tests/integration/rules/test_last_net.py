@@ -141,6 +141,34 @@ def test_a_bias_on_which_a_derivative_does_not_depend_does_not_count_as_reached(
     assert counted_outcomes(both) == "4 parameters, all reached"
 
 
+ROUNDED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def made(optimizer, warmup):
+    def factor(step):
+        if step < warmup:
+            return (step + 1) {divided} warmup
+        return 1.0
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+schedule = made(optimizer, 8)
+for step in range(12):
+    optimizer.zero_grad()
+    model(torch.randn(5, 4)).square().mean().backward()
+    optimizer.step()
+    schedule.step()
+"""
+
+
+def test_a_warmup_that_rounds_its_factor_to_zero_is_told_where_it_rounds(tmp_path: Path) -> None:
+    (found,) = (each for each in findings(ROUNDED.format(divided="//"), tmp_path) if each.is_alarm)
+    assert (found.cause, found.location and found.location.line) == ("step_without_effect", 10)
+    assert "was 0 at its first 7 of 12 steps" in found.message
+    assert not [each for each in findings(ROUNDED.format(divided="/"), tmp_path) if each.is_alarm]
+
+
 ADAPTER = """
 import torch
 from torch import nn

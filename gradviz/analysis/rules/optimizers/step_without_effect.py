@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.parameters.unused_parameters import is_made_by_library
 from gradviz.analysis.rule import Rule
@@ -15,6 +15,7 @@ from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.computed_rates import lines_of_computed_rates
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
     line_of_schedule,
+    line_that_rounds,
     line_that_steps,
     places_of_schedule,
 )
@@ -94,6 +95,8 @@ class StepWithoutEffect(Rule):
         )
         if highest is None or rate is None or idle < _MIN_IDLE_STEPS or 2 * idle <= len(steps):
             return None
+        if 2 * optimizer.steps_from_zero > idle:  # it rose, late
+            return None
         name = optimizer_words(optimizer)
         part = "" if len(optimizer.learning_rates) == 1 else "a group of "
         return self.finding(
@@ -112,19 +115,33 @@ class StepWithoutEffect(Rule):
         optimizer = histories.log.optimizers[number]
         steps = histories.steps_by_optimizer.get(number, [])
         waited = optimizer.steps_from_zero
-        step = location_of_call(histories.flow, steps[0]) if _MIN_WAITED <= waited < len(steps) else None
-        schedule, stepped = line_of_schedule(case, step), line_that_steps(case, step)
+        if not _MIN_WAITED <= waited < len(steps):
+            return None
+        step = location_of_call(histories.flow, steps[0])
+        made = [each for each in histories.log.schedules if each.optimizer == number]
+        only = location_of_line(histories.flow.line(made[0].call_site)) if len(made) == 1 else None
+        schedule, stepped = line_of_schedule(case, step) or only, line_that_steps(case, step)
         if schedule is None:
             return None
-        name = optimizer_words(optimizer)
+        if any((each.moves or 0) >= waited for each in made):
+            why = "its schedule was stepped between them, and gave 0 each time"
+            fix = "let the rate rise from the first step on: (step + 1) / warmup, without rounding it to whole numbers"
+            location = line_that_rounds(case, schedule) or schedule
+        else:
+            why = "a schedule that begins at 0 only leaves it when it is stepped, and it was not between these steps"
+            fix = (
+                "step the schedule right after each optimizer.step() if its figures count batches, or begin above 0: "
+                "(step + 1) / warmup"
+            )
+            location = stepped or schedule
         return self.finding(
-            f"the learning rate of {name} was 0 at its first {waited:,} of {len(steps):,} steps: they change nothing",
+            f"the learning rate of {optimizer_words(optimizer)} was 0 at its first {waited:,} of {len(steps):,} steps: "
+            "they change nothing",
             symptom="grad_wrong",
-            why="a schedule that begins at 0 only leaves it when it is stepped, and it was not between these steps",
-            fix="step the schedule right after each optimizer.step() if its figures count batches, or begin above 0: "
-            "(step + 1) / warmup",
-            location=stepped or schedule,
-            symptom_location=schedule if stepped not in (None, schedule) else step,
+            why=why,
+            fix=fix,
+            location=location,
+            symptom_location=schedule if location != schedule else step,
             evidence={"steps": len(steps), "without_rate": waited},
         )
 

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.call_words import (
     at_line,
     calls_named,
     line_in_function_of,
+    line_that_gave,
     location_of_call,
     plain_name,
 )
@@ -20,18 +21,19 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.overlaps import PARTS_OF_BOXES, ends_of_overlap
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, tensor_before
 from gradviz.graph.call_log import TensorUse
 
 
 class BoxesOfTwoForms(Rule):
-    """An overlap is computed of boxes of two forms: of one side centres and sizes, of the other one corners.
+    """An overlap of boxes takes them for corners, and one side or both are centres and sizes.
 
     What it finds
     -------------
     The overlap of predicted boxes with those of the data, where one side was converted before, such as from centres and
     sizes to corners (sums and differences of its columns that are joined again), and the other side was not, though
-    another part of the loss compares both sides as they were before.
+    another part of the loss compares both sides as they were before. Also the overlap of boxes of the data of which
+    some end before they begin, at every step, where the loss subtracts their beginnings from their ends.
 
     Why it matters
     --------------
@@ -83,6 +85,27 @@ class BoxesOfTwoForms(Rule):
             if found is not None:
                 told.add(call.call_site)
                 yield self._finding(flow, found)
+        for rows in calls_in_training(flow, frozenset({"sub"})):
+            if flow.log.calls[rows[0]].call_site not in told:
+                ended = [_ends_before_it_begins(flow, row) for row in rows if flow.log.calls[row].live_inputs]
+                if len(ended) >= _MIN_TIMES and all(each is not None for each in ended):
+                    yield self._no_corners(flow, rows[-1], ended[-1] or 0)
+
+    def _no_corners(self, flow: Dataflow, overlap: int, sides: int) -> Finding:
+        made = flow.newest_producer(flow.log.calls[overlap].live_inputs[0].tensor, overlap)
+        boxes = None if made is None else _boxes(flow, flow.log.calls[made].live_inputs[0].tensor, made)
+        given = None if boxes is None else flow.newest_producer(boxes, overlap)
+        line = None if given is None else location_of_line(line_that_gave(flow, overlap, given))
+        least = flow.log.calls[sides].outputs[0].values
+        return self.finding(
+            "an overlap takes the boxes of the data for corners, and some end before they begin: their sides go "
+            f"down to {0 if least is None else least.minimum:.3g}",
+            symptom="grad_wrong",
+            why="boxes of a centre and a size have four columns, too: a size is subtracted as if it were a coordinate",
+            fix="convert both sides before the overlap: giou(to_corners(predicted), to_corners(boxes))",
+            location=line or location_of_call(flow, overlap),
+            symptom_location=location_of_call(flow, sides),
+        )
 
     def _finding(self, flow: Dataflow, found: _TwoForms) -> Finding:
         line = location_of_line(line_in_function_of(flow, found.overlap, found.compared))
@@ -110,6 +133,7 @@ class _TwoForms(Struct, frozen=True):
     predicted: int
 
 
+_MIN_TIMES = 3
 _COLUMNS = 4
 _BOTH = 2
 _MAX_CALLS = 12
@@ -134,6 +158,25 @@ def _two_forms(flow: Dataflow, row: int, backward: int) -> _TwoForms | None:
     pair = before[0] or _root(flow, predicted, row), before[1] or _root(flow, wanted, row)
     compared = _compared(flow, pair, flow.step_before(row), backward)
     return None if compared is None else _TwoForms(row, compared, before[0] is not None, predicted)
+
+
+def _ends_before_it_begins(flow: Dataflow, row: int) -> int | None:
+    """For the sides of an overlap, the call that subtracts the beginnings of the same boxes of the data from their
+    ends, if some sides are negative."""
+    ends = ends_of_overlap(flow, row)
+    uses = [flow.log.calls[end].inputs for end in ends or ()]
+    wanted = None if ends is None else _boxes_of_side(flow, ends, uses, live=False)
+    if ends is None or wanted is None:
+        return None
+    for part in flow.users(wanted, flow.step_before(row)):
+        made = flow.log.calls[part].outputs[0].tensor if flow.log.calls[part].outputs else None
+        for user in flow.users(made, part) if made is not None else ():
+            call = flow.log.calls[user]
+            values = call.outputs[0].values if plain_name(call.function) == "sub" and call.outputs else None
+            is_own = len(call.inputs) == _BOTH and all(_boxes(flow, use.tensor, user) == wanted for use in call.inputs)
+            if is_own and values is not None and values.minimum is not None and values.minimum < 0:
+                return user
+    return None
 
 
 def _boxes_of_side(

@@ -75,6 +75,15 @@ def line_that_steps_this(case: Case, made: Location | None) -> Location | None:
     return named[0] if len(named) == 1 else line_that_steps(case, made)
 
 
+def line_that_rounds(case: Case, made: Location | None) -> Location | None:
+    """The only line of the file that makes a schedule which returns a number that ``//`` or ``int()`` has rounded."""
+    found = _lines_with(case, made, _ROUNDS)
+    return found[0] if len(found) == 1 else None
+
+
+_ROUNDS = re.compile(r"(\breturn\b|\blambda\b|\bfactor\b|\bscale\b|\blr\b).*(//|\bint\(|\bround\()")
+
+
 def length_counts_epochs(case: Case, made: Location | None) -> bool:
     """Whether the ``T_max`` of a line that makes a cosine schedule is the number of epochs, as the program says it.
 
