@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV840": (
+        (
+            "put x first: torch.stack([x, y], dim=-1)",
+            (("[y + flow[:, 1], x + flow[:, 0]]", "[x + flow[:, 0], y + flow[:, 1]]"),),
+        ),
+    ),
     "GV739": (
         (
             "multiply both by the same flag",
