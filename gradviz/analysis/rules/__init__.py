@@ -35,6 +35,7 @@ from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRank
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
+from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
@@ -520,6 +521,7 @@ RULES: tuple[type[Rule], ...] = (
     ReplicasDrifted,
     SameDataOnRanks,
     GridOfRowsFirst,
+    SurvivalCountsItself,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV841": (
+        (
+            "torch.cumprod(torch.cat([torch.ones_like(a[:, :1]), 1 - a], 1), 1)[:, :-1]",
+            (("(1 - alpha, dim=1)", "(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha], 1), dim=1)[:, :-1]"),),
+        ),
+    ),
     "GV840": (
         (
             "put x first: torch.stack([x, y], dim=-1)",
