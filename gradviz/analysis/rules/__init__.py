@@ -34,6 +34,7 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
@@ -522,6 +523,7 @@ RULES: tuple[type[Rule], ...] = (
     SameDataOnRanks,
     GridOfRowsFirst,
     SurvivalCountsItself,
+    ClassesInterpolated,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV842": (('mode="nearest"', (('mode="bilinear"', 'mode="nearest"'),)),),
     "GV841": (
         (
             "torch.cumprod(torch.cat([torch.ones_like(a[:, :1]), 1 - a], 1), 1)[:, :-1]",
