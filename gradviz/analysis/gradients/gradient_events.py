@@ -340,17 +340,24 @@ class GradientEvents:
     def discarded(self) -> DiscardedGradients | None:
         """Backward calls whose gradients are cleared before their use, if the program does so regularly: at half of
         them, or at all of some line but the last, which a step behind the loop may use."""
-        found = [(row, clear, leaves) for row in self._accumulating for clear, leaves in self._discarded_by(row)]
-        if 2 * len(found) < len(self._accumulating):
+        known = [row for row in self._accumulating if not self._is_followed_by_unknown(row)]
+        found = [(row, clear, leaves) for row in known for clear, leaves in self._discarded_by(row)]
+        if 2 * len(found) < len(known):
             calls = self._log.calls
-            all_of_line = Counter(calls[row].call_site for row in self._accumulating)
+            all_of_line = Counter(calls[row].call_site for row in known)
             discarded = Counter(calls[row].call_site for row, _, _ in found)
             regular = {site for site, count in discarded.items() if count > 1 and all_of_line[site] - count <= 1}
             found = [each for each in found if calls[each[0]].call_site in regular]
         if len(found) < 2:
             return None
         row, clear, leaves = found[0]
-        return DiscardedGradients(tuple(sorted(leaves)), len(found), len(self._accumulating), row, clear)
+        return DiscardedGradients(tuple(sorted(leaves)), len(found), len(known), row, clear)
+
+    def _is_followed_by_unknown(self, row: int) -> bool:
+        """Whether calls that may use the gradients of a backward, before the next one, are not in the log."""
+        rows = self._flow.rows_of_kind("backward")
+        index = bisect_right(rows, row)
+        return index < len(rows) and self._log.calls[rows[index]].misses_calls
 
     def _discarded_by(self, row: int) -> Iterator[tuple[int, frozenset[int]]]:
         """The call that clears all gradients of trained leaves from one backward call, and these leaves.

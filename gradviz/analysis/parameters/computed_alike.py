@@ -15,6 +15,8 @@ class Twins(Struct, frozen=True):
     rows: tuple[tuple[int, int], ...]
     """Pairs of different calls that received parameters, the same ones in the same state."""
     parameters: frozenset[int]
+    sources: frozenset[int] = frozenset()
+    """The tensors that both received."""
 
 
 COPIES = frozenset({"detach", "data", "clone", "contiguous", "requires_grad"})
@@ -31,14 +33,27 @@ def twins(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> Twins |
     What was drawn, such as the mask of a dropout, is not alike; nor is what a step has changed in between. Buffers may
     have changed: the statistics of a normalization do so in each forward.
     """
+    found = _alike(flow, one, two)
+    return found if found is not None and found.rows else None
+
+
+def sources_of_both(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> frozenset[int] | None:
+    """The tensors from which two tensors, each as a call received it, were computed alike; None if they were not, and
+    where an index took a part of both: which one, is not recorded of all indexes."""
+    found = _alike(flow, one, two, has_parts=False)
+    return None if found is None else found.sources
+
+
+def _alike(flow: Dataflow, one: tuple[int, int], two: tuple[int, int], *, has_parts: bool = True) -> Twins | None:
     pairs: list[tuple[int, int]] = []
-    parameters: set[int] = set()
+    parameters, sources = set[int](), set[int]()
     waiting, seen = [(one, two)], set[tuple[int, int, int, int]]()
     while waiting:
         (tensor, row), (other, other_row) = _above_copies(flow, *waiting[-1][0]), _above_copies(flow, *waiting[-1][1])
         waiting.pop()
         made, other_made = flow.newest_producer(tensor, row), flow.newest_producer(other, other_row)
         if (tensor, -1 if made is None else made) == (other, -1 if other_made is None else other_made):
+            sources.add(tensor)
             continue
         if tensor == other and flow.log.tensors[tensor].role == "buffer":
             continue
@@ -50,6 +65,8 @@ def twins(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> Twins |
         if len(seen) > _MAX_PAIRS:
             return None
         call, other_call = flow.log.calls[made], flow.log.calls[other_made]
+        if plain_name(call.function) == "getitem" and not has_parts:
+            return None
         leaves = {use.tensor for use in call.inputs if use.is_live_leaf}
         others = {_above_copies(flow, use.tensor, other_made)[0] for use in other_call.inputs} if leaves else set()
         shared = leaves & others
@@ -58,7 +75,7 @@ def twins(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> Twins |
             parameters |= shared
         for use, like in zip(call.inputs, other_call.inputs, strict=True):
             waiting.append(((use.tensor, made), (like.tensor, other_made)))
-    return Twins(tuple(pairs), frozenset(parameters)) if pairs else None
+    return Twins(tuple(pairs), frozenset(parameters), frozenset(sources))
 
 
 def _above_copies(flow: Dataflow, tensor: int, before: int) -> tuple[int, int]:

@@ -34,6 +34,10 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
+from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
+from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
+from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
@@ -518,6 +522,10 @@ RULES: tuple[type[Rule], ...] = (
     NoProgress,
     ReplicasDrifted,
     SameDataOnRanks,
+    GridOfRowsFirst,
+    SurvivalCountsItself,
+    ClassesInterpolated,
+    DecodedMeetsEncoded,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -27,7 +27,7 @@ class Field(nn.Module):
 def render(field, depth):
     sigma, rgb = field(depth.unsqueeze(-1))
     alpha = 1 - torch.exp(-sigma * 0.1)
-    transmittance = torch.cumprod(1 - alpha + 1e-10, dim=-1)
+    transmittance = torch.cumprod(F.pad(1 - alpha + 1e-10, (1, 0), value=1.0), dim=-1)[..., :-1]
     weights = alpha * transmittance
     return (weights.unsqueeze(-1) * rgb).sum(-2)
 

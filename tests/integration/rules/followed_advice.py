@@ -11,6 +11,23 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV843": (
+        ("decode the target as well: target * std + mean", (("(decoded, target)", "(decoded, target * std + mean)"),)),
+        ("compare the prediction as the model returned it", ((" = model(x) * std + mean", " = model(x)"),)),
+    ),
+    "GV842": (('mode="nearest"', (('mode="bilinear"', 'mode="nearest"'),)),),
+    "GV841": (
+        (
+            "torch.cumprod(torch.cat([torch.ones_like(a[:, :1]), 1 - a], 1), 1)[:, :-1]",
+            (("(1 - alpha, dim=1)", "(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha], 1), dim=1)[:, :-1]"),),
+        ),
+    ),
+    "GV840": (
+        (
+            "put x first: torch.stack([x, y], dim=-1)",
+            (("[y + flow[:, 1], x + flow[:, 0]]", "[x + flow[:, 0], y + flow[:, 1]]"),),
+        ),
+    ),
     "GV739": (
         (
             "multiply both by the same flag",

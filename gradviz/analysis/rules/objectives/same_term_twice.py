@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    call_words,
+    line_in_function_of,
+    location_of_call,
+    plain_name,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.computed_alike import sources_of_both
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
-from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
+from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 
 
 class SameTermTwice(Rule):
@@ -21,7 +29,8 @@ class SameTermTwice(Rule):
     What it finds
     -------------
     A loss that adds two calls of one loss function whose prediction and target are the same tensors, where another
-    target was probably meant: ``lam * f(out, y_a) + (1 - lam) * f(out, y_a)``.
+    target was probably meant: ``lam * f(out, y_a) + (1 - lam) * f(out, y_a)``. Also two terms that are computed in the
+    same way from the same results, such as both directions of a Chamfer distance with the minimum along one axis.
 
     Why it matters
     --------------
@@ -66,13 +75,33 @@ class SameTermTwice(Rule):
         for backward in case.histories.last_trained_backward_of_each_line:
             seen: dict[tuple[str, int, int, tuple[object, ...]], int] = {}
             roots = (use.tensor for use in flow.log.calls[backward].roots)
-            rows = sorted({term.row for root in roots for term in signed_terms(flow, backward, root)})
-            for row in rows:
+            terms = [term for root in roots for term in signed_terms(flow, backward, root)]
+            for row in sorted({term.row for term in terms}):
                 key = _compared(flow, row)
                 first = row if key is None else seen.setdefault(key, row)
                 if first != row and flow.log.calls[row].call_site not in told:
                     told.add(flow.log.calls[row].call_site)
                     yield self._finding(flow, first, row)
+            alike = None if told else _summands_alike(flow, terms)
+            if alike is not None:
+                told.add(flow.log.calls[alike[1]].call_site)
+                yield self._of_alike(flow, *alike)
+
+    def _of_alike(self, flow: Dataflow, one: int, two: int, added: int) -> Finding:
+        first, location = location_of_call(flow, one), location_of_call(flow, two)
+        if first == location:  # a function that both call: the arguments are to be edited
+            location = location_of_line(line_in_function_of(flow, two, added))
+        other = first if first != location else None
+        return self.finding(
+            f"two terms of the loss, added{at_line(location_of_call(flow, added))}, are computed in the same way from "
+            "the same results, so that one of them says nothing new",
+            symptom="grad_wrong",
+            why="the second term only makes the first one larger; what it was to compare is not trained",
+            fix="compute the second term along the other axis, or from the arguments that it was meant for, or "
+            "leave it out",
+            location=location,
+            symptom_location=other,
+        )
 
     def _finding(self, flow: Dataflow, first: int, second: int) -> Finding:
         call = flow.log.calls[second]
@@ -90,6 +119,7 @@ class SameTermTwice(Rule):
 
 
 _BOTH = 2
+_MAX_SUMMANDS = 16
 _LOSSES = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "kl_div", "cosine_similarity",
@@ -108,3 +138,44 @@ def _compared(flow: Dataflow, row: int) -> tuple[str, int, int, tuple[object, ..
         return None
     first, second = (tensor_before(flow, use.tensor, row, SHAPE_ONLY - _OTHER_ORDER) for use in call.inputs)
     return name, first, second, tuple(sorted(map(str, call.scalars.items())))
+
+
+def _summands_alike(flow: Dataflow, terms: list[Term]) -> tuple[int, int, int] | None:
+    """The calls that made two summands of a loss, perhaps times numbers, alike, and the one that adds the second.
+
+    Those that were computed from parameters alone are left out: a penalty counts a shared one at each of its places.
+    """
+    summands = {term.row: term for term in terms if _is_summand(flow, term)}
+    found = [summands[row] for row in sorted(summands)][:_MAX_SUMMANDS]
+    for one, two in combinations(found, _BOTH):
+        pair = _without_numbers(flow, one.row), _without_numbers(flow, two.row)
+        if one.sign != two.sign or pair[0] == pair[1]:
+            continue
+        made = [(flow.log.calls[row].outputs[0].tensor, row + 1) for row in pair]
+        sources = sources_of_both(flow, made[0], made[1])
+        if sources is not None and any(_is_result(flow, each) for each in sources):
+            return *pair, two.path[-2]
+    return None
+
+
+def _is_summand(flow: Dataflow, term: Term) -> bool:
+    if len(term.path) < _BOTH or not term.is_sure or term.has_both_signs:
+        return False
+    names = [plain_name(flow.log.calls[row].function) for row in term.path[-2:]]
+    return names[0] == "add" and names[1] != "add"
+
+
+def _without_numbers(flow: Dataflow, row: int) -> int:
+    """The call that made a summand before it was multiplied with numbers."""
+    while True:
+        call = flow.log.calls[row]
+        is_scaled = plain_name(call.function) in ("mul", "div") and len(call.inputs) == 1
+        made = flow.newest_producer(call.inputs[0].tensor, row) if is_scaled else None
+        if made is None:
+            return row
+        row = made
+
+
+def _is_result(flow: Dataflow, tensor: int) -> bool:
+    logged = flow.log.tensors[tensor]
+    return logged.requires_grad and not logged.is_leaf

@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import End, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -27,8 +28,9 @@ class WrongAxis(Rule):
     product or an ``einsum`` sums over the other of two positions, weights over the first axis whose products are summed
     over another one, a divergence of scores of which a ``cross_entropy`` or an ``argmax`` takes the classes along
     another axis. And vectors that ``normalize()`` scales over the first axis, before products over the last one that
-    should be cosines. Likewise a table of log-probabilities of the next state that the forward recursion of a hidden
-    Markov model sums over its own axis.
+    should be cosines. A softmax over one axis of a map, of which sums over both axes are taken as its margins: the sum
+    over its own axis is 1 everywhere, whatever the map. Likewise a table of log-probabilities of the next state that
+    the forward recursion of a hidden Markov model sums over its own axis.
 
     Why it matters
     --------------
@@ -79,6 +81,11 @@ class WrongAxis(Rule):
             if backward is None:
                 break
             seen.add(place)
+            margins = _margins(case, row, call, axis, backward)
+            if margins is not None and margins[0].call not in told:
+                told.add(margins[0].call)
+                yield self._of_margins(case, row, axis, *margins)
+                continue
             end = _use_along_another(case, row, call, axis, backward)
             if end is not None and end.call not in told:
                 told.add(end.call)
@@ -110,6 +117,26 @@ class WrongAxis(Rule):
                 ),
                 evidence={"axis": table.axis, "used_along": table.axis},
             )
+
+    def _of_margins(self, case: Case, row: int, axis: int, own: End, end: End) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        made, rank = call.outputs[0].tensor, len(shape_of(flow, call.outputs[0].tensor))
+        location, constant = location_of_call(flow, row), location_of_call(flow, own.call)
+        other = min(end.axes)
+        return self.finding(
+            f"{words_of_normalizer(call)} normalizes over axis {axis} of {_shape(shape_of(flow, made))} alone, and "
+            f"sums over axis {other} and over axis {axis} are taken of it: the one over axis {axis}{at_line(constant)} "
+            "is 1 everywhere",
+            symptom="grad_wrong",
+            why="a map whose margins are taken adds up to 1 over both axes; here each position of the other axis has a "
+            "sum of 1 of its own, and no gradient reaches the map through the constant sum",
+            fix=f"normalize over both axes together: softmax(map.flatten({min(axis, other) - rank}), -1).view_as(map)",
+            location=location,
+            symptom_location=constant if constant != location else None,
+            tensors=leaf_names_above(flow, made, row + 1, since=flow.step_before(row)),
+            evidence={"axis": axis, "used_along": other},
+        )
 
     def _finding(self, case: Case, row: int, axis: int, end: End) -> Finding:
         flow = case.dataflow
@@ -144,6 +171,26 @@ _USES: dict[str, str] = {
 
 def _shape(shape: tuple[int, ...]) -> str:
     return f"({', '.join(map(str, shape))})"
+
+
+def _margins(case: Case, row: int, call: Call, axis: int, backward: int) -> tuple[End, End] | None:
+    """A sum over the axis of a softmax, and one over the axis next to it, both of which the loss uses as they are."""
+    flow = case.dataflow
+    if plain_name(call.function) != "softmax":
+        return None
+    sums = [end for end in ends_of_axes(flow, row, call.outputs[0].tensor, backward) if _is_plain_sum(flow, end)]
+    own = next((end for end in sums if end.axes == {axis}), None)
+    other = next((end for end in sums if end.axes in ({axis - 1}, {axis + 1})), None)
+    return None if own is None or other is None else (own, other)
+
+
+def _is_plain_sum(flow: Dataflow, end: End) -> bool:
+    """Whether weights are only added up, and something other than a division uses the sum."""
+    call = flow.log.calls[end.call]
+    is_sum = end.kind == "summed" and plain_name(call.function) == "sum" and not (end.is_weighed or end.is_divided)
+    users = [flow.log.calls[each] for each in flow.users(call.outputs[0].tensor, end.call)] if is_sum else []
+    used = [user for user in users if any(use.requires_grad for use in user.outputs)]
+    return bool(used) and all(plain_name(user.function) not in ("div", "sub") for user in used)
 
 
 def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: int) -> End | None:

@@ -25,7 +25,7 @@ _BY_ELEMENT = MEETS | {
     "normalize", "to", "float", "half", "double", "bfloat16", "long", "bool", "type", "type_as", "detach",
     "clone", "contiguous", "eq", "ne", "lt", "le", "gt", "ge", "logical_not", "invert", "expand", "expand_as",
     "cumsum", "cumprod", "sort", "argsort", "maximum", "minimum", "nan_to_num", "requires_grad", "logical_and",
-    "logical_or", "and", "or", "flip", "roll",
+    "logical_or", "and", "or", "flip", "roll", "repeat", "tile",
 }  # fmt: skip
 _OF_FIRST = frozenset({"layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm"})
 _RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "_unsafe_view", "view_as"})
@@ -50,6 +50,9 @@ def sources_of_axis(flow: Dataflow, tensor: int, axis: int, row: int) -> frozens
         if not made:
             continue
         call = flow.log.calls[made[-1]]
+        if plain_name(call.function) == "setitem":  # it keeps the axes of what it writes into
+            waiting.append((given, at, made[-1]))
+            continue
         for above, place in _above(flow, call, given, at) if call.kind == "operation" else ():
             is_new = (above, place) not in seen and flow.log.tensors[above].role != "parameter"
             if is_new and shape_of(flow, above)[place] == shape_of(flow, given)[at]:

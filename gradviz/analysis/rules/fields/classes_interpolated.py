@@ -1,0 +1,143 @@
+"""GV842."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import call_words, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.graph.call_log import Call
+
+
+class ClassesInterpolated(Rule):
+    """A map of classes is resized with averages of neighbours, so that borders get classes that are not there.
+
+    What it finds
+    -------------
+    ``interpolate``, ``grid_sample`` or an average pool, in a mode that averages, whose result is cast to integers and
+    then taken for the classes of a ``cross_entropy`` or ``one_hot``, with three classes or more.
+
+    Why it matters
+    --------------
+    The number of a class is a name. Between class 1 and class 5 there is no class 3, but the average of both is 3: each
+    border between two areas gets a seam of other labels, and the model learns it.
+
+    Example
+    -------
+    model = torch.nn.Conv2d(1, 5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        image, classes = torch.randn(2, 1, 8, 8), torch.randint(0, 5, (2, 16, 16))
+        small = torch.nn.functional.interpolate(classes[:, None].float(), size=(8, 8), mode="bilinear")
+        loss = torch.nn.functional.cross_entropy(model(image), small[:, 0].long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Conv2d(1, 5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        image, classes = torch.randn(2, 1, 8, 8), torch.randint(0, 5, (2, 16, 16))
+        small = torch.nn.functional.interpolate(classes[:, None].float(), size=(8, 8), mode="nearest")
+        loss = torch.nn.functional.cross_entropy(model(image), small[:, 0].long())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV842"
+    name = "classes_interpolated"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, examined, told = case.dataflow, Counter[int | None](), set[int | None]()
+        for row, call in calls_named(flow, _RESIZE | _POOLS):
+            site = call.call_site
+            if site in told or examined[site] > _MAX_EXAMINED or call.live_inputs or not _averages(call):
+                continue
+            if not flow.has_step_after(row):
+                continue
+            examined[site] += 1
+            used = _use_as_classes(flow, row, call)
+            if used is not None:
+                told.add(site)
+                yield self._finding(flow, row, used)
+
+    def _finding(self, flow: Dataflow, row: int, used: int) -> Finding:
+        call, loss = flow.log.calls[row], flow.log.calls[used]
+        location, other = two_lines(flow, row, used)
+        mode = call.scalars.get("mode")
+        how = f' with mode="{mode}"' if isinstance(mode, str) else ""
+        return self.finding(
+            f"{call_words(call)}{how} averages the numbers of neighbouring classes, which {call_words(loss)} then "
+            "takes for classes: between two areas there are labels of others",
+            symptom="grad_wrong",
+            why="the numbers of classes are names: the average of classes 1 and 5 is not class 3",
+            fix='take the nearest one: mode="nearest"',
+            location=location,
+            symptom_location=other,
+        )
+
+
+_RESIZE = frozenset({"interpolate", "upsample", "grid_sample", "grid_sampler"})
+_POOLS = frozenset({
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+})  # fmt: skip
+_AVERAGES = frozenset({"linear", "bilinear", "bicubic", "trilinear", "area"})
+_KEEPS = SHAPE_ONLY | {
+    "round", "clamp", "clip", "stack", "cat", "long", "int", "short", "byte", "type", "type_as", "detach", "cpu",
+    "cuda", "pin_memory", "copy",
+}  # fmt: skip
+_LOSSES = frozenset({"cross_entropy", "nll_loss"})
+_MAX_EXAMINED = 12
+_MAX_FOLLOWED = 200
+_INTENSITIES = 256
+"""As many classes have intensities of pixels, which have an order."""
+
+
+def _averages(call: Call) -> bool:
+    return plain_name(call.function) in _POOLS or call.scalars.get("mode") in _AVERAGES
+
+
+def _use_as_classes(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The call that takes the results for classes, if they were only cast and brought into another shape, and nothing
+    else computes with them."""
+    waiting, seen, found = [(call.outputs[0].tensor, row)], set[int](), list[int]()
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, before = waiting.pop()
+        for user in flow.users(tensor, before):
+            use = flow.log.calls[user]
+            if user in seen or use.kind != "operation":
+                continue
+            seen.add(user)
+            name = plain_name(use.function)
+            if _takes_classes(flow, use, name, tensor):
+                found.append(user)
+            elif name in _KEEPS and use.outputs and use.inputs[0].place in ("0", "0[0]", "input", "self"):
+                waiting.append((use.outputs[0].tensor, user))
+            elif any(flow.log.tensors[each.tensor].role == "parameter" for each in use.inputs):
+                return None  # a model reads them: intensities, or classes of an earlier map
+    return min(found, default=None)
+
+
+def _takes_classes(flow: Dataflow, call: Call, name: str, tensor: int) -> bool:
+    facts = flow.log.tensors[tensor].facts
+    if not facts.dtype.startswith(("int", "uint")):
+        return False
+    if name in _LOSSES:
+        scores = shape_of(flow, call.inputs[0].tensor)
+        is_target = call.inputs[0].tensor != tensor
+        return is_target and len(scores) > 1 and _MIN_CLASSES <= scores[1] < _INTENSITIES
+    count = call.scalars.get("num_classes", call.scalars.get("1"))
+    return name == "one_hot" and isinstance(count, int) and _MIN_CLASSES <= count < _INTENSITIES
+
+
+_MIN_CLASSES = 3
