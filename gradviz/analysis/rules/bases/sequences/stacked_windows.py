@@ -84,7 +84,9 @@ def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False)
 
 def _only_scales(flow: Dataflow, name: str, call: Call) -> bool:
     """Whether a call adds the same to all elements of a sample, or multiplies all with the same."""
-    shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
+    if not call.inputs or not call.outputs:
+        return False
+    shape = shape_of(flow, call.outputs[0].tensor)
     others = [shape_of(flow, use.tensor) for use in call.inputs[1:]]
     is_same = bool(shape) and shape_of(flow, call.inputs[0].tensor) == shape
     return (
