@@ -44,7 +44,8 @@ HEALTHY = {
     "    packed = pack_padded_sequence(x, n, batch_first=True, enforce_sorted=False)\n"
     "    h = layer(packed)[1][0][-1]",
     "filled up in front": "x = pad_sequence(rows, batch_first=True, padding_side='left')\n    h = layer(x)[0][:, -1]",
-    "a mean over what was measured": "x = filled(rows)\n    real = (torch.arange(x.shape[1]) < n[:, None]).unsqueeze(2)\n"
+    "a mean over what was measured": "x = filled(rows)\n"
+    "    real = (torch.arange(x.shape[1]) < n[:, None]).unsqueeze(2)\n"
     "    h = (layer(x)[0] * real).sum(1) / n[:, None]",
     "all of one length": "x = torch.stack([r[:4] for r in rows])\n    h = layer(x)[0][:, -1]",
 }
