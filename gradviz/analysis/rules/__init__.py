@@ -199,6 +199,7 @@ from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOther
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.targets_shifted_twice import TargetsShiftedTwice
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
+from gradviz.analysis.rules.sequences.weights_of_other_groups import WeightsOfOtherGroups
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
@@ -518,6 +519,7 @@ RULES: tuple[type[Rule], ...] = (
     NoProgress,
     ReplicasDrifted,
     SameDataOnRanks,
+    WeightsOfOtherGroups,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -17,6 +17,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("last = delta + 0.99 * 0.95 * last", "last = delta + 0.94 * alive[t] * last"),),
         ),
     ),
+    "GV850": (
+        (
+            "add up the exponentials by the index by which the weighted rows are added up",
+            (("index_add(0, source, e)[source]", "index_add(0, target, e)[target]"),),
+        ),
+    ),
     "GV789": (
         (
             "compute the outer loss with the other samples of the task",
