@@ -96,6 +96,7 @@ from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
+from gradviz.analysis.rules.objectives.hooked_again import HookedAgain
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.objectives.order_as_rank import OrderAsRank
@@ -520,6 +521,7 @@ RULES: tuple[type[Rule], ...] = (
     ReplicasDrifted,
     SameDataOnRanks,
     WeightsOfOtherGroups,
+    HookedAgain,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,
