@@ -93,7 +93,7 @@ _MAX_DEPTH = 3
 
 def _growing_terms(flow: Dataflow) -> Iterator[tuple[int, int]]:
     """Calls of lines that compute the same from one tensor ever more often: the last, and how often in its step."""
-    counts: dict[Location | None, dict[int, dict[tuple[str, int, int], int]]] = defaultdict(dict)
+    counts: dict[Location | None, dict[int, dict[tuple[str, int, int | None], int]]] = defaultdict(dict)
     last: dict[Location | None, int] = {}
     for row, call in enumerate(flow.log.calls):
         if call.kind != "operation" or len(call.inputs) != 1 or not call.live_inputs or not call.outputs:
@@ -124,9 +124,7 @@ def _registrations_in_loops(case: Case) -> Iterator[Location]:
 def _functions_that_train(tree: SourceTree) -> set[str]:
     """Functions that call ``backward()``, and those that call these."""
     calls = {
-        node.name: {name for each in ast.walk(node) if (name := called_name(each)) is not None}
-        for node in tree.nodes
-        if isinstance(node, FUNCTIONS)
+        node.name: {called_name(each) for each in ast.walk(node)} for node in tree.nodes if isinstance(node, FUNCTIONS)
     }
     found = {"backward"}
     for _ in range(_MAX_DEPTH):
