@@ -100,6 +100,7 @@ from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
+from gradviz.analysis.rules.objectives.hooked_again import HookedAgain
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.objectives.order_as_rank import OrderAsRank
@@ -203,6 +204,7 @@ from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOther
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.targets_shifted_twice import TargetsShiftedTwice
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
+from gradviz.analysis.rules.sequences.weights_of_other_groups import WeightsOfOtherGroups
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
@@ -526,6 +528,8 @@ RULES: tuple[type[Rule], ...] = (
     SurvivalCountsItself,
     ClassesInterpolated,
     DecodedMeetsEncoded,
+    WeightsOfOtherGroups,
+    HookedAgain,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

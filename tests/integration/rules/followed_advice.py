@@ -34,6 +34,32 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("last = delta + 0.99 * 0.95 * last", "last = delta + 0.94 * alive[t] * last"),),
         ),
     ),
+    "GV851": (
+        (
+            "register it once, before the loop",
+            (
+                (
+                    "for epoch in range(4):\n    model.register_forward_hook("
+                    "lambda module, given, made: kept.append(made))\n",
+                    "model.register_forward_hook(lambda module, given, made: kept.append(made))\n"
+                    "for epoch in range(4):\n",
+                ),
+            ),
+        ),
+        (
+            "keep the handle, and handle.remove()",
+            (
+                ("    model.register", "    handle = model.register"),
+                ("        optimizer.step()", "        optimizer.step()\n    handle.remove()"),
+            ),
+        ),
+    ),
+    "GV850": (
+        (
+            "add up the exponentials by the index by which the weighted rows are added up",
+            (("index_add(0, source, e)[source]", "index_add(0, target, e)[target]"),),
+        ),
+    ),
     "GV789": (
         (
             "compute the outer loss with the other samples of the task",

@@ -58,3 +58,43 @@ def test_the_softmax_over_another_axis_is_found(script: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY)
 def test_a_softmax_over_the_meant_axis_raises_no_alarm(script: str, tmp_path: Path) -> None:
     assert alarms(HEAD + TAGGERS + script + TRAIN, tmp_path) == []
+
+
+ACTIONS = (
+    HEAD
+    + """
+network = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+for step in range(4):
+    states, actions, rewards = torch.randn(20, 4), torch.randint(0, 3, (20,)), torch.randn(20)
+    q = network(states)
+    chosen = q.gather(1, actions.unsqueeze(1)).squeeze(1)
+    TOTAL
+    loss = F.mse_loss(chosen, rewards) + gap
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        "gap = torch.logsumexp(q, dim=0).mean() - chosen.mean()  # HERE",
+        "gap = q.logsumexp(0).mean() - q.gather(-1, actions[:, None]).mean()  # HERE",
+    ],
+)
+def test_a_total_over_the_samples_beside_chosen_actions_is_told(total: str, tmp_path: Path) -> None:
+    assert_first_alarm(ACTIONS.replace("TOTAL", total), "wrong_axis", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        "gap = (torch.logsumexp(q, dim=1) - chosen).mean()",
+        "gap = torch.logsumexp(q, dim=1).mean() - chosen.mean() + 0.01 * torch.logsumexp(q, dim=0).mean()",
+        "gap = 0.01 * torch.logsumexp(q.flatten(), dim=0)",
+    ],
+    ids=["over the actions", "over both", "over all"],
+)
+def test_totals_over_the_actions_are_right(total: str, tmp_path: Path) -> None:
+    assert not alarms(ACTIONS.replace("TOTAL", total), tmp_path)

@@ -91,10 +91,55 @@ APART = {
         "last = delta + 0.94 * alive[t] * last\nadvantages[t] = last",
         prepare="alive = torch.ones(N)\nif step == 0: nn.init.zeros_(critic.weight); nn.init.zeros_(critic.bias)",
     ),
+    "flags of a network": of_advantages(
+        "alive = F.relu(critic(torch.tanh(body(states[t + 1])))).squeeze(-1).clamp(max=1).detach() * (t != 4)\n"
+        "delta = rewards[t] + 0.99 * values[t + 1] * alive - values[t]\nlast = delta + 0.94 * last\n"
+        "advantages[t] = last",
+    ),
     "no subtraction": of_advantages(
         "last = rewards[t] * (1 - done[t]) + 0.9 * last\nadvantages[t] = last",
     ),
 }
+
+
+GAMES = (
+    HEAD
+    + """
+actor, critic = nn.Linear(2, 2), nn.Linear(2, 1)
+optimizer = torch.optim.SGD([*actor.parameters(), *critic.parameters()], lr=0.01)
+place = torch.zeros(6)
+for step in range(4):
+    states, rewards, flags, scores, values = [], [], [], [], []
+    for t in range(12):
+        now = torch.stack([place, place ** 2], dim=1) / 3
+        policy = torch.distributions.Categorical(logits=actor(now))
+        action = policy.sample()
+        place = place + action * 2.0 - 1 + 0.3 * torch.randn(6)
+        done = place.abs() > 2
+        place = torch.where(done, torch.zeros(6), place)
+        rewards.append(done.float())
+        flags.append(done.float())
+        scores.append(policy.log_prob(action))
+        values.append(critic(now).squeeze(1))
+    with torch.no_grad():
+        gained, last, follows = [], torch.zeros(6), values[-1]
+        for t in reversed(range(12)):
+            alive = 1 - flags[t]
+            delta = rewards[t] + 0.99 * follows * alive - values[t]
+            last = LAST
+            follows = values[t]
+            gained.insert(0, last)
+        gained = torch.stack(gained)
+    values = torch.stack(values)
+    loss = -(torch.stack(scores) * gained).mean() + (values - gained - values.detach()).square().mean()
+"""
+    + TRAIN
+)
+
+
+def test_ends_of_episodes_that_come_of_drawn_actions_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(GAMES.replace("LAST", "delta + 0.94 * last  # HERE"), "advantages_cross_ends", tmp_path)
+    assert not alarms(GAMES.replace("LAST", "delta + 0.94 * alive * last"), tmp_path)
 
 
 @pytest.mark.parametrize("script", CROSSING.values(), ids=CROSSING)
@@ -223,6 +268,39 @@ def test_a_clipped_ratio_with_itself_is_told_when_steps_use_the_same_actions(rat
 def test_ratios_that_are_clipped_in_earnest_or_not_at_all_are_right(epochs: str, lines: str, tmp_path: Path) -> None:
     script = RATIOS.replace("EPOCHS", epochs).replace("RATIO", lines)
     assert "ratio_always_one" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+MANY = (
+    HEAD
+    + """
+policy = nn.Linear(4, 3)
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+
+def score(states, actions):
+    return F.log_softmax(policy(states), 1).gather(1, actions).squeeze(1)
+
+for rollout in range(8):
+    states, advantages = torch.randn(48, 4), torch.randn(48)
+    with torch.no_grad():
+        actions = torch.multinomial(policy(states).softmax(1), 1)
+        before = score(states, actions)
+    for epoch in range(4):
+        for rows in torch.randperm(48).split(16):
+            with torch.no_grad():
+                old = OLD
+            ratio = (score(states[rows], actions[rows]) - old).exp()
+            loss = -torch.min(ratio * advantages[rows], ratio.clamp(0.8, 1.2) * advantages[rows]).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+"""
+)
+
+
+def test_old_values_computed_anew_are_told_where_only_some_of_these_calls_are_recorded(tmp_path: Path) -> None:
+    anew = MANY.replace("OLD", "score(states[rows], actions[rows])  # HERE")
+    assert_first_alarm(anew, "ratio_always_one", tmp_path)
+    assert not alarms(MANY.replace("OLD", "before[rows]"), tmp_path)
 
 
 SQUASHED = (

@@ -235,6 +235,43 @@ def test_one_layer_at_many_places_of_a_list_is_told(layers: str, tmp_path: Path)
     assert_first_alarm(HEAD + LAYERS.format(layers=layers) + TRAIN, "one_module_at_many_places", tmp_path)
 
 
+AGENTS = (
+    HEAD
+    + """
+class Agent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, x):
+        return self.net(x)
+
+AGENTS
+optimizers = [torch.optim.Adam(agent.parameters(), lr=0.01) for agent in agents]
+for step in range(5):
+    x = torch.randn(3, 16, 4)
+    for i, (agent, optimizer) in enumerate(zip(agents, optimizers)):
+        loss = (agent(x[i]).squeeze(1) - x[i, :, i]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+)
+
+
+@pytest.mark.parametrize("agents", ["agents = [Agent()] * 3  # HERE", "agents = 3 * [Agent()]  # HERE"])
+def test_an_agent_that_stands_three_times_in_a_list_is_told(agents: str, tmp_path: Path) -> None:
+    assert_first_alarm(AGENTS.replace("AGENTS", agents), "one_module_at_many_places", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "agents",
+    ["agents = [Agent() for _ in range(3)]", "first = Agent()\nagents = [copy.deepcopy(first) for _ in range(3)]"],
+)
+def test_agents_of_their_own_are_right(agents: str, tmp_path: Path) -> None:
+    assert not alarms(AGENTS.replace("AGENTS", agents), tmp_path)
+
+
 @pytest.mark.parametrize("layers", OWN_LAYERS)
 def test_layers_of_their_own_and_shared_ones_are_right(layers: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + LAYERS.format(layers=layers) + TRAIN, tmp_path)

@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, calls_in_training, tensor_before
 from gradviz.analysis.rules.bases.sequences.padded_ids import LOOKUPS
 from gradviz.analysis.rules.bases.sources.names.numbered_names import item_with_number_zero
 from gradviz.graph.call_log import Call
@@ -27,7 +27,8 @@ class PaddingRowUsed(Rule):
     ``EmbeddingBag`` with offsets of bags of different lengths, where 0 is as frequent as any other number, and where
     another embedding without padding learns a row for the same 0, or a list in the program gives it to an item. If
     there is neither, 0 may stand for "unknown", and it is a note. Also sequences that nothing pads, if 0 stands at all
-    positions, at least as often as other numbers, and a loss asks the model for it as for any class.
+    positions, at least as often as other numbers, and a loss asks the model for it as for any class; and sequences that
+    ``pad_sequence()`` fills up with 0, where 0 was about as frequent before as any other number.
 
     Why it matters
     --------------
@@ -75,6 +76,25 @@ class PaddingRowUsed(Rule):
                 yield self._finding(case, table, rows, zeros, count)
             elif usual >= _MIN_USUAL and zeros >= usual and _is_asked_for(case, table, rows):
                 yield self._of_tokens(case, table, rows, zeros, count)
+            elif (pads := _padded_with_zero(flow, rows)) and _is_item(flow, pads, shape_of(flow, table)[0]):
+                yield self._of_padded(case, table, pads)
+
+    def _of_padded(self, case: Case, table: int, pads: list[int]) -> Finding:
+        """Sequences that are filled up with the number of an item."""
+        flow = case.dataflow
+        zeros, count = _zeros_before(flow, pads)
+        location, made = location_of_call(flow, pads[-1]), _line_of_table(case, table)
+        return self.finding(
+            f"sequences are filled up with 0, the padding of {case.histories.name(table)}, and 0 also is an item like "
+            f"others: {zeros:,} of the {count:,} numbers before they are filled up. Its row gets no gradient",
+            symptom="grad_zero",
+            why="what is left out for padding is left out for this item, too",
+            fix="count the items from 1; or fill up with a number that no item has, in a table of one row more",
+            location=location,
+            symptom_location=made if made != location else None,
+            tensors=names_of(flow, [table]),
+            evidence={"zeros": zeros, "numbers": count},
+        )
 
     def _of_tokens(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Finding:
         flow, histories = case.dataflow, case.histories
@@ -200,6 +220,42 @@ def _are_ragged_bags(flow: Dataflow, rows: list[int]) -> bool:
     ends = [int(call.scalars.get("include_last_offset") is True) for call in calls]
     bags = [shape_of(flow, each.tensor)[0] - end for each, end in zip(offsets, ends, strict=True) if each is not None]
     return all(bags) and any(number % count for number, count in zip(numbers, bags, strict=True))
+
+
+def _padded_with_zero(flow: Dataflow, rows: list[int]) -> list[int]:
+    """The calls of ``pad_sequence()`` that filled up the index of these lookups with 0."""
+    found = []
+    for row in rows:
+        tensor = tensor_before(flow, flow.log.calls[row].inputs[0].tensor, row, SHAPE_ONLY)
+        made = flow.first_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        is_padded = call is not None and plain_name(call.function) == "pad_sequence"
+        if made is not None and call is not None and is_padded and _value_of_padding(call) == 0:
+            found.append(made)
+    return found
+
+
+def _value_of_padding(call: Call) -> object:
+    return call.scalars.get("padding_value", call.scalars.get("2", 0))
+
+
+def _zeros_before(flow: Dataflow, pads: list[int]) -> tuple[int, int]:
+    """How many numbers of the sequences are 0 before they are filled up, and how many numbers there are."""
+    read = [flow.values_of(use, row) for row in pads for use in flow.log.calls[row].inputs]
+    known = [values for values in read if values is not None]
+    return sum(values.zeros for values in known), sum(values.count for values in known)
+
+
+def _is_item(flow: Dataflow, pads: list[int], size: int) -> bool:
+    """Whether 0 is about as frequent among the numbers that are filled up as any other."""
+    zeros, count = _zeros_before(flow, pads)
+    usual = count / max(size, 1)
+    if zeros == sum(len(flow.log.calls[row].inputs) for row in pads):
+        return False  # one in each sequence: a token with which they begin, as decoders do
+    return usual >= _MIN_USUAL_BEFORE and usual / _TIMES <= zeros <= usual * _TIMES
+
+
+_MIN_USUAL_BEFORE = 8
 
 
 def _other_table(case: Case, row: int, table: int) -> int | None:

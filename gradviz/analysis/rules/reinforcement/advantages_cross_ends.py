@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sequences.carried_sums import Turn, carried_sums
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class AdvantagesCrossEnds(Rule):
@@ -95,6 +96,9 @@ class AdvantagesCrossEnds(Rule):
 
 
 _OF_NETWORKS = frozenset({"linear", "matmul", "conv2d", "conv1d", "embedding", "addmm", "mm"})
+_DECIDES = frozenset({
+    "gt", "ge", "lt", "le", "eq", "ne", "isclose", "any", "all", "argmax", "multinomial", "bernoulli", "normal",
+})  # fmt: skip
 _MAX_ABOVE = 40
 
 
@@ -107,5 +111,11 @@ def _is_leak(flow: Dataflow, turn: Turn) -> bool:
 
 
 def _is_of_network(flow: Dataflow, tensor: int, row: int) -> bool:
-    above = flow.ancestors(tensor, row, since=flow.step_before(row))[-_MAX_ABOVE:]
-    return any(plain_name(flow.log.calls[each].function) in _OF_NETWORKS for each in above)
+    """Whether a network computed the flag. One that tells what came of drawn actions is of the environment."""
+    since = flow.step_before(row)
+
+    def onward(call: Call) -> tuple[TensorUse, ...]:
+        return () if plain_name(call.function) in _DECIDES else call.inputs
+
+    above = flow.makers_above(tensor, row, _MAX_ABOVE, onward)
+    return any(made > since and plain_name(call.function) in _OF_NETWORKS for made, call in above)

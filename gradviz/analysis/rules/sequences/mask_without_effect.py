@@ -7,12 +7,20 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    call_words,
+    calls_named,
+    location_of_call,
+    plain_name,
+    two_lines,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import Edit, scores_of
 from gradviz.analysis.rules.bases.sequences.attention.idle_masks import may_hide, what_hides_nothing
+from gradviz.analysis.rules.bases.sequences.attention.masked_targets import targets_without_these
 from gradviz.analysis.rules.bases.sequences.attention.masks_of_scores import is_of_yes_and_no, varies_along
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -25,9 +33,10 @@ class MaskWithoutEffect(Rule):
     Scores that are filled with a number among the other scores, such as 0, 1e-9 or -1, before ``softmax()`` or
     ``log_softmax()``; and scores that are multiplied by a mask of zeros and ones or to which one is added, or of which
     ``tril()`` keeps a triangle. Likewise ``scaled_dot_product_attention()`` and ``nn.MultiheadAttention``, which add a
-    mask of numbers, with one of zeros and ones. As a note: attention weights that are multiplied by a mask after the
-    softmax, and not divided by their sum again. Rows that are filled as a whole are left alone, and so are masks that
-    are applied to the weights once more.
+    mask of numbers, with one of zeros and ones. Also a mask that hides positions from the softmax of the targets, and
+    that is applied to the scores only behind their softmax. As a note: attention weights that are multiplied by a mask
+    after the softmax, and not divided by their sum again. Rows that are filled as a whole are left alone, and so are
+    masks that are applied to the weights once more.
 
     Why it matters
     --------------
@@ -118,6 +127,8 @@ class MaskWithoutEffect(Rule):
             return None
         edits = scores_of(flow, row).edits
         masked = _masked_after(case, row, call, axis)
+        if masked is not None and not edits and (targets := targets_without_these(flow, row, masked, until)):
+            return self._of_targets(case, row, masked, targets)
         if masked is not None:
             return None if edits else self._of_weights(case, row, masked, axis, until)
         if any(may_hide(flow, edit) for edit in edits):
@@ -138,6 +149,20 @@ class MaskWithoutEffect(Rule):
             why=f"{softmax} takes the exponential of the scores: only those far below all others get a weight of 0",
             fix='fill in minus infinity: scores.masked_fill(mask, float("-inf")), with a mask that is true where it '
             "hides",
+            location=location,
+            symptom_location=used,
+        )
+
+    def _of_targets(self, case: Case, row: int, masked: int, targets: int) -> Finding:
+        flow = case.dataflow
+        location, used = two_lines(flow, row, masked)
+        other = at_line(location_of_call(flow, targets))
+        return self.finding(
+            f"the mask is applied behind {call_words(flow.log.calls[row])}, and before the softmax of the "
+            f"targets{other}: what the targets leave out takes part in the sum over the scores",
+            symptom="grad_wrong",
+            why="the scores of padding get a gradient, and those of short rows are pushed up against it",
+            fix='mask the scores, too: scores.masked_fill(mask, float("-inf")) before the softmax',
             location=location,
             symptom_location=used,
         )

@@ -9,13 +9,14 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
 from gradviz.analysis.rules.bases.sequences.attention.weights_of_positions import unmasked_weights
+from gradviz.analysis.rules.bases.sequences.padded_data import PaddedData, padded_batches
 from gradviz.analysis.rules.bases.sequences.padded_ids import (
     LOOKUPS,
     MOST_READ,
@@ -35,7 +36,8 @@ class PaddingInSummary(Rule):
     The mean over the positions of embeddings, that of ``nn.EmbeddingBag`` or of what was computed from them, their sum
     with weights of a softmax over the positions, and the last state of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``
     (``out[:, -1]``, ``h_n``), where the ids of a batch end with runs of one id of different lengths that stands nowhere
-    else, and nothing leaves these positions out.
+    else, and nothing leaves these positions out. The last state also of data that ``pad_sequence()`` has filled up, or
+    that were assigned to the rows of a tensor of zeros.
 
     Why it matters
     --------------
@@ -87,20 +89,29 @@ class PaddingInSummary(Rule):
             for end in _ends(case, rows[0], ids):
                 if flow.log.calls[end.row].call_site not in told:
                     told.add(flow.log.calls[end.row].call_site)
-                    yield self._finding(case, end, ids)
+                    evidence = {"padding": ids.value, "padded": ids.count, "positions": ids.of}
+                    yield self._finding(case, end, in_words(ids), evidence)
+        for batch in padded_batches(flow):
+            for end in _states_after_data(case, batch):
+                if flow.log.calls[end.row].call_site not in told:
+                    told.add(flow.log.calls[end.row].call_site)
+                    words = f"{batch.padded:,} of the {batch.positions:,} positions of a batch fill up sequences"
+                    words += at_line(location_of_call(flow, batch.row))
+                    evidence = {"padded": batch.padded, "positions": batch.positions}
+                    yield self._finding(case, end, words, evidence)
 
-    def _finding(self, case: Case, end: _End, ids: Padding) -> Finding:
+    def _finding(self, case: Case, end: _End, padding: str, evidence: dict[str, int]) -> Finding:
         flow = case.dataflow
         location, other = location_of_call(flow, end.row), location_of_call(flow, end.other)
         return self.finding(
-            f"{end.what} padding: {in_words(ids)}",
+            f"{end.what} padding: {padding}",
             symptom="grad_wrong",
             why="it depends on how long the other sequences of the batch are, and what belongs to short ones gets less "
             "of the gradient",
             fix=end.fix,
             location=location,
             symptom_location=other if other != location else None,
-            evidence={"padding": ids.value, "padded": ids.count, "positions": ids.of},
+            evidence=evidence,
         )
 
 
@@ -159,6 +170,26 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
             elif name in RECURRENT_LAYERS and call.inputs[0].tensor == tensor and axis == time_axis(call):
                 if ids.is_at_end:
                     yield from _last_states(case, user)
+                waiting.append((call.outputs[0].tensor, user, axis))
+            elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
+                waiting.append((call.outputs[0].tensor, user, moved))
+
+
+def _states_after_data(case: Case, batch: PaddedData) -> Iterator[_End]:
+    """The last states of recurrent layers that read padded data. Means are left alone: sounds that are filled up with
+    silence are averaged like this on purpose."""
+    flow = case.dataflow
+    waiting, seen = [(batch.tensor, batch.row, batch.axis)], set[int]()
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, after, axis = waiting.pop()
+        if tensor in seen or len(shape_of(flow, tensor)) != _AXES:
+            continue
+        seen.add(tensor)
+        for user in flow.users(tensor, after):
+            call = flow.log.calls[user]
+            is_layer = plain_name(call.function) in RECURRENT_LAYERS and call.inputs[0].tensor == tensor
+            if is_layer and axis == time_axis(call) and flow.has_step_after(user):
+                yield from _last_states(case, user)
                 waiting.append((call.outputs[0].tensor, user, axis))
             elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
                 waiting.append((call.outputs[0].tensor, user, moved))

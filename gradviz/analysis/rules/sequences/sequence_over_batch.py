@@ -13,6 +13,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sequences.sample_axes import CellLoop, cell_loops, draw_along, is_shifted_along
+from gradviz.analysis.rules.bases.sequences.times_of_returns import Crossed, crossed_times
 from gradviz.graph.call_log import Call
 
 
@@ -24,7 +25,8 @@ class SequenceOverBatch(Rule):
     ``nn.LSTM``, ``nn.GRU``, ``nn.RNN`` and attention without ``batch_first=True``, whose result is used as if its first
     axis were the batch: ``out[:, -1]`` or ``out.mean(1)`` goes into the loss; or whose first axis has samples that were
     taken by drawn numbers. A loop of a recurrent cell along such an axis, or along the first axis of sequences whose
-    targets are shifted along the second.
+    targets are shifted along the second. A layer along the other axis than that of a loop that adds up the rewards
+    that follow, ``total = r[t] + gamma * total``, whose totals its results are compared with.
 
     Why it matters
     --------------
@@ -60,20 +62,44 @@ class SequenceOverBatch(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told: set[int | None] = set()
+        looked, told = set[int | None](), set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if call.call_site in told or not _runs_along_first_axis(case, call) or not flow.has_step_after(row):
+            if call.call_site in looked or not _runs_along_first_axis(case, call) or not flow.has_step_after(row):
                 continue
-            told.add(call.call_site)
+            looked.add(call.call_site)
             end = _picks_from_second_axis(case, row, call.outputs[0].tensor)
+            drawn = None if end is not None else draw_along(flow, call.inputs[0].tensor, 0, row)
             if end is not None:
+                told.add(call.call_site)
                 yield self._finding(case, row, end)
-                continue
-            drawn = draw_along(flow, call.inputs[0].tensor, 0, row)
-            if drawn is not None:
+            elif drawn is not None:
+                told.add(call.call_site)
                 yield self._of_drawn(case, row, drawn)
         for loop in cell_loops(flow):
             yield from self._of_cell(case, loop)
+        for crossed in crossed_times(flow):
+            if flow.log.calls[crossed.layer].call_site not in told:
+                told.add(flow.log.calls[crossed.layer].call_site)
+                yield self._of_returns(case, crossed)
+
+    def _of_returns(self, case: Case, crossed: Crossed) -> Finding:
+        """A layer whose time steps are the samples of the loop that adds up what follows each step."""
+        flow = case.dataflow
+        call = flow.log.calls[crossed.layer]
+        used, summed = location_of_call(flow, crossed.layer), location_of_call(flow, crossed.loop)
+        location = case.location_of_site(line_of_module(flow, call)) or used
+        time = 1 - crossed.axis
+        return self.finding(
+            f"{_words(call)} took axis {time} of {shape_of(flow, call.inputs[0].tensor)} for time, and the loop"
+            f"{at_line(summed)} adds up what follows along axis {crossed.axis}",
+            symptom="grad_wrong",
+            why="each sample sees the samples before it in the batch, and no other time step",
+            fix="make the layer without batch_first=True, or give it (batch, time, features)"
+            if time
+            else "make the layer with batch_first=True, or give it (time, batch, features)",
+            location=location,
+            symptom_location=summed if summed != location else None,
+        )
 
     def _of_drawn(self, case: Case, row: int, drawn: int) -> Finding:
         """A layer that takes the axis of samples for that of the time steps."""

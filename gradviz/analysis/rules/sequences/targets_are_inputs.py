@@ -11,7 +11,13 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
-from gradviz.analysis.rules.bases.sequences.copied_inputs import REGRESSIONS, is_named_noisy, noisy_target, same_part
+from gradviz.analysis.rules.bases.sequences.copied_inputs import (
+    REGRESSIONS,
+    decoded_target,
+    is_named_noisy,
+    noisy_target,
+    same_part,
+)
 from gradviz.analysis.rules.bases.sequences.copied_tokens import (
     checksum_of_target,
     line_where_made,
@@ -32,8 +38,9 @@ class TargetsAreInputs(Rule):
     its embedding, where the model goes through a sequence in one direction (a causal mask, a recurrent layer) and each
     position of the result has a path from the same position of the input. Also scores that lose their first positions
     where the targets lose their last ones. Also regressions: of a recurrent layer that reads ``x[:, :-1]`` and is asked
-    for ``x[:, :-1]``, of a model that gets data with added noise and is asked for that noisy data, and of a model that
-    reads a window whose last values are its target.
+    for ``x[:, :-1]``, of one that begins with the state of an encoder and reads all of its target, of a model that gets
+    data with added noise and is asked for that noisy data, and of a model that reads a window whose last values are its
+    target.
 
     Why it matters
     --------------
@@ -106,11 +113,14 @@ class TargetsAreInputs(Rule):
                 continue
             noisy = [noisy_target(case, row) for row in last]
             same = [same_part(flow, row) for row in last]
+            decoded = [decoded_target(flow, row) for row in last]
             is_named = any(is_named_noisy(flow, row) for row in rows if len(flow.log.calls[row].inputs) > 1)
             if is_named and noisy[-1] is not None and all(each is not None for each in noisy):
                 yield self._noisy(case, last[-1], noisy[-1])
             elif same[-1] is not None and all(each is not None for each in same):
                 yield self._same_part(case, last[-1], same[-1])
+            elif decoded[-1] is not None and all(each is not None for each in decoded):
+                yield self._decoded(case, last[-1], decoded[-1])
             else:
                 made = [row for row in rows if _is_made(flow, row)]  # loading data is only noted now and then
                 read = [target_read(flow, row) or stacked_target_read(flow, row) for row in made[-_EXAMINED:] or last]
@@ -154,6 +164,20 @@ class TargetsAreInputs(Rule):
             fix="shift the target by one step: input x[:, :-1], target x[:, 1:]",
             location=loss,
             symptom_location=model if model != loss else None,
+        )
+
+    def _decoded(self, case: Case, row: int, read: int) -> Finding:
+        flow = case.dataflow
+        loss, decoder = location_of_call(flow, row), location_of_call(flow, read)
+        name = plain_name(flow.log.calls[read].function).upper()
+        return self.finding(
+            f"the {name} that decodes reads the target of the loss: at each position, it gets the value that it is "
+            "asked for",
+            symptom="grad_wrong",
+            why="each position only has to be copied, which is no help when the model goes on from its own results",
+            fix="shift what the decoder reads by one step: torch.cat([last_known, target[:, :-1]], dim=1)",
+            location=decoder,
+            symptom_location=loss if loss != decoder else None,
         )
 
     def _finding(self, case: Case, rows: list[int], lookup: int) -> Finding:

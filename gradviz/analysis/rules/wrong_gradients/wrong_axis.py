@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import End, ends_of_axes
+from gradviz.analysis.dataflow.axes import End, axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
+from gradviz.analysis.rules.bases.losses.totals_of_scores import totals_beside_choices
 from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import normalized_axis, words_of_normalizer
 from gradviz.analysis.rules.bases.sequences.transition_tables import tables_summed_over_their_own_axis
 from gradviz.graph.call_log import Call
@@ -29,8 +30,9 @@ class WrongAxis(Rule):
     over another one, a divergence of scores of which a ``cross_entropy`` or an ``argmax`` takes the classes along
     another axis. And vectors that ``normalize()`` scales over the first axis, before products over the last one that
     should be cosines. A softmax over one axis of a map, of which sums over both axes are taken as its margins: the sum
-    over its own axis is 1 everywhere, whatever the map. Likewise a table of log-probabilities of the next state that
-    the forward recursion of a hidden Markov model sums over its own axis.
+    over its own axis is 1 everywhere, whatever the map. Also ``logsumexp()`` of scores over the samples, beside one
+    score of each that ``gather()`` takes along another axis. Likewise a table of log-probabilities of the next state
+    that the forward recursion of a hidden Markov model sums over its own axis.
 
     Why it matters
     --------------
@@ -91,6 +93,26 @@ class WrongAxis(Rule):
                 told.add(end.call)
                 yield self._finding(case, row, axis, end)
         yield from self._of_transitions(case)
+        for total, chosen in totals_beside_choices(case):
+            yield self._of_total(flow, total, chosen)
+
+    def _of_total(self, flow: Dataflow, total: int, chosen: int) -> Finding:
+        """``logsumexp(scores, 0) - scores.gather(1, actions)``."""
+        call, taken = flow.log.calls[total], flow.log.calls[chosen]
+        shape = shape_of(flow, call.inputs[0].tensor)
+        axis, other = axis_of(call, len(shape)), axis_of(taken, len(shape))
+        location, used = location_of_call(flow, total), location_of_call(flow, chosen)
+        return self.finding(
+            f"logsumexp() adds up axis {axis} of {_shape(shape)}, but{at_line(used)} one score of each row is chosen "
+            f"along axis {other}",
+            symptom="grad_wrong",
+            why="the difference of the two is a log-probability only if both are over the same choices; like this, the "
+            "samples of a batch compete with each other",
+            fix=f"add up the choices: logsumexp(scores, dim={other})",
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"shape": _shape(shape), "axis": axis or 0, "used_along": other or 0},
+        )
 
     def _of_transitions(self, case: Case) -> Iterator[Finding]:
         """Of tables of the next state, one for each line."""

@@ -84,7 +84,7 @@ class RatioAlwaysOne(Rule):
         lines: dict[int | None, list[int | None]] = defaultdict(list)
         """By call site of ``exp``: for each of its calls the row that computed the old value, None if it differs."""
         for row, call in calls_named(flow, ("exp",)):
-            if call.live_inputs and call.inside is None:
+            if call.live_inputs and call.inside is None and not _is_one_of_unseen(flow, row):
                 lines[call.call_site].append(_old_value_that_is_the_new_one(case, row))
         for rows in lines.values():
             known = [row for row in rows if row is not None]
@@ -158,13 +158,15 @@ class RatioAlwaysOne(Rule):
         made = rows[-1]
         new = next(each for each in flow.users(flow.log.calls[made].outputs[0].tensor, made))
         live = flow.log.calls[new].live_inputs[0].tensor
+        other = flow.newest_producer(live, new)
+        apart = None if other is None else line_apart(flow, made, other)
         return self.finding(
             f"exp(new - old) is exactly 1 all {len(rows):,} times: the old value is computed again after each step, by "
             "the same model",
             symptom="grad_wrong",
             why="it should be that of the model that made the data; like this, clipping the ratio has no effect",
             fix="compute the old value once, when the data are collected, and keep it for all updates",
-            location=location_of_call(flow, made),
+            location=location_of_line(apart) or location_of_call(flow, made),
             symptom_location=location_of_call(flow, new),
             tensors=leaf_names_above(flow, live, new, since=flow.step_before(new)),
             evidence={"times": len(rows)},
@@ -217,6 +219,19 @@ def _old_value_that_is_the_new_one(case: Case, row: int) -> int | None:
     if not makers or makers[-1] < flow.step_before(row):
         return None
     return None if _is_cut_from(flow, old[0].tensor, call.live_inputs[0].tensor, made[-1]) else makers[-1]
+
+
+def _is_one_of_unseen(flow: Dataflow, row: int) -> bool:
+    """Whether the values are the same, and the call that made the old one is not in the log: of a block without
+    gradients, only the first runs are recorded and some of the later ones."""
+    made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    if made is None or call is None or plain_name(call.function) != "sub" or len(call.inputs) != _SIDES:
+        return False
+    values = call.outputs[0].values
+    old = [use for use in call.inputs if not use.requires_grad]
+    is_one = values is not None and values.zeros == values.count
+    return is_one and len(old) == 1 and not flow.is_made(old[0].tensor, made)
 
 
 def _is_cut_from(flow: Dataflow, old: int, new: int, row: int) -> bool:

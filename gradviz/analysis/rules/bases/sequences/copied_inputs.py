@@ -147,6 +147,24 @@ def same_part(flow: Dataflow, row: int) -> int | None:
     return None
 
 
+def decoded_target(flow: Dataflow, row: int) -> int | None:
+    """The recurrent call that reads, position by position, all of the very tensor that a loss asks for, and begins with
+    a state that another part of the model computed, as a decoder does."""
+    call = flow.log.calls[row]
+    if len(call.inputs) != _TWO or [use.requires_grad for use in call.inputs] != [True, False]:
+        return None
+    target = _plain(flow, call.inputs[1].tensor, row)
+    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
+        maker = flow.log.calls[each]
+        is_layer = plain_name(maker.function) in RECURRENT_LAYERS and bool(maker.inputs and maker.outputs)
+        if not is_layer or maker.inputs[0].requires_grad or _plain(flow, maker.inputs[0].tensor, each) != target:
+            continue
+        begins_with = [use for use in maker.inputs if use.place.partition("[")[0] == "1"]
+        if begins_with and begins_with[0].requires_grad and _keeps_positions(flow, each, call, row):
+            return each
+    return None
+
+
 def _leading(flow: Dataflow, call: Call) -> tuple[int, ...]:
     return shape_of(flow, call.inputs[0].tensor)[:_TWO]
 

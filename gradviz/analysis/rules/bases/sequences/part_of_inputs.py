@@ -37,7 +37,9 @@ class _Window(Struct, frozen=True):
         return (self.start, self.start + self.length) if self.axis == axis else (0, shape[axis])
 
 
-class _Slice(Struct, frozen=True):
+class Slice(Struct, frozen=True):
+    """A part of one axis."""
+
     axis: int
     start: int
     length: int
@@ -130,7 +132,7 @@ def _windows(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[_Window, i
         tensor, row = call.inputs[0].tensor, made
 
 
-def slice_of(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | None:
+def slice_of(flow: Dataflow, call: Call, name: str, result: int) -> Slice | None:
     """The part of one axis that a call takes by numbers."""
     if len(call.inputs) != 1:
         return None
@@ -141,14 +143,14 @@ def slice_of(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | Non
         return _of_several(flow, call, name, result)
     dim, start = (call.scalars.get(place, call.scalars.get(word)) for place, word in (("1", "dim"), ("2", "start")))
     if name == "narrow" and type(dim) is int and type(start) is int:
-        return _Slice(dim % len(given), start % given[dim], made[dim])
+        return Slice(dim % len(given), start % given[dim], made[dim])
     index = call.scalars.get("2", call.scalars.get("index"))
     if name == "select" and type(dim) is int and type(index) is int:
-        return _Slice(dim % len(given), index % given[dim], 1)
+        return Slice(dim % len(given), index % given[dim], 1)
     return _indexed(call, given, made) if name == "getitem" else None
 
 
-def _indexed(call: Call, given: Shape, made: Shape) -> _Slice | None:
+def _indexed(call: Call, given: Shape, made: Shape) -> Slice | None:
     """What ``x[:, 2:5]`` or ``x[:, -1]`` takes."""
     numbers = {place: value for place, value in call.scalars.items() if type(value) is int}
     if len(made) == len(given):
@@ -158,17 +160,17 @@ def _indexed(call: Call, given: Shape, made: Shape) -> _Slice | None:
         begin = next((value for place, value in numbers.items() if place.endswith(f"[{changed[0]}].start")), 0)
         if changed[0] == 0:
             begin = numbers.get("1.start", begin)
-        return _Slice(changed[0], begin % given[changed[0]], made[changed[0]])
+        return Slice(changed[0], begin % given[changed[0]], made[changed[0]])
     single = [place for place in numbers if "." not in place]
     if len(made) != len(given) - 1 or len(single) != 1:
         return None
     axis = 0 if single[0] == "1" else int(single[0].partition("[")[2].rstrip("]"))
     if axis >= len(given) or (*given[:axis], *given[axis + 1 :]) != made:
         return None
-    return _Slice(axis, numbers[single[0]] % given[axis], 1)
+    return Slice(axis, numbers[single[0]] % given[axis], 1)
 
 
-def _of_several(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | None:
+def _of_several(flow: Dataflow, call: Call, name: str, result: int) -> Slice | None:
     """One of the parts that ``split`` and others give."""
     given = shape_of(flow, call.inputs[0].tensor)
     dim = call.scalars.get("dim", call.scalars.get("1" if name == "unbind" else "2", 0))
@@ -178,6 +180,6 @@ def _of_several(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | 
     for use in call.outputs:
         size = 1 if name == "unbind" else shape_of(flow, use.tensor)[dim]
         if use.tensor == result:
-            return _Slice(dim, start, size)
+            return Slice(dim, start, size)
         start += size
     return None

@@ -3,6 +3,8 @@ that were looked up at once: ``series[start[:, None] + torch.arange(9)]``."""
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -11,6 +13,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
 from gradviz.analysis.rules.bases.sequences.part_of_inputs import (
     KEEPS,
+    Slice,
     TargetRead,
     data_read,
     is_cut_from,
@@ -34,6 +37,8 @@ class _Span(Struct, frozen=True):
     length: int
     cut: int
     """The call that cut it out last."""
+    columns: tuple[tuple[int, int, int], ...] = ()
+    """What it takes of other axes: each with where it starts and how long it is; empty for all of them."""
 
 
 def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
@@ -55,6 +60,7 @@ def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
 
 def _is_end(target: _Span, given: _Span) -> bool:
     is_inside = given.source == target.source and given.start <= target.start
+    is_inside &= given.columns in ((), target.columns)
     return (
         is_inside
         and target.start + target.length == given.start + given.length
@@ -66,7 +72,7 @@ def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False)
     """Of each sample of a batch, the part of a series that it is; none if a call did something else with them.
 
     Args:
-        is_scaled: a mean of each sample may have been subtracted, or each divided by a number.
+        is_scaled: a mean of each sample may have been subtracted, or each divided by a number, or padded.
     """
     for row, call in flow.makers(tensor, before, _MAX_CALLS):
         name = plain_name(call.function)
@@ -77,14 +83,22 @@ def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False)
         indexed = _indexed(flow, row, call) if name in ("getitem", "take") and len(call.inputs) == _BOTH else None
         if indexed is not None:
             return [indexed]
-        if not (name in KEEPS and len(call.inputs) == 1) and not (is_scaled and _only_scales(flow, name, call)):
+        is_kept = name in KEEPS and len(call.inputs) == 1 and not (is_scaled and _leaves_out(flow, call))
+        if not is_kept and not (is_scaled and (name == "pad" or _only_scales(flow, name, call))):
             return []
     return []
 
 
+def _leaves_out(flow: Dataflow, call: Call) -> bool:
+    """Whether a call takes a part: the model may not read the column that it is asked for."""
+    return prod(shape_of(flow, call.inputs[0].tensor)) != prod(shape_of(flow, call.outputs[0].tensor))
+
+
 def _only_scales(flow: Dataflow, name: str, call: Call) -> bool:
     """Whether a call adds the same to all elements of a sample, or multiplies all with the same."""
-    shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
+    if not call.inputs or not call.outputs:
+        return False
+    shape = shape_of(flow, call.outputs[0].tensor)
     others = [shape_of(flow, use.tensor) for use in call.inputs[1:]]
     is_same = bool(shape) and shape_of(flow, call.inputs[0].tensor) == shape
     return (
@@ -96,16 +110,39 @@ def _only_scales(flow: Dataflow, name: str, call: Call) -> bool:
 
 def _span(flow: Dataflow, tensor: int, before: int) -> _Span | None:
     """The part of a series that one sample is."""
-    start, length, cut = 0, None, before
+    start, length, cut, columns = 0, None, before, list[tuple[int, int, int]]()
     for row, call in flow.makers(tensor, before, _MAX_CALLS):
-        part = slice_of(flow, call, plain_name(call.function), tensor)
-        if part is not None and part.axis == 0:
-            start, length = part.start + start, part.length if length is None else length
-            cut = max(cut, row) if cut != before else row
-        elif plain_name(call.function) not in KEEPS or len(call.inputs) != 1:
+        parts = _element_of(flow, call, tensor) or [slice_of(flow, call, plain_name(call.function), tensor)]
+        for part in parts:
+            if part is not None and part.axis == 0 and length is not None and _drops_axis(flow, call, tensor):
+                columns = [(1, start, length), *((axis + 1, begin, size) for axis, begin, size in columns)]
+                start, length, cut = part.start, 1, row
+            elif part is not None and part.axis == 0:
+                start, length = part.start + start, part.length if length is None else length
+                cut = max(cut, row) if cut != before else row
+            elif part is not None:
+                columns.append((part.axis, part.start, part.length))
+        if parts == [None] and (plain_name(call.function) not in KEEPS or len(call.inputs) != 1):
             break
         tensor = call.inputs[0].tensor
-    return None if length is None else _Span((tensor,), start, length, cut)
+    return None if length is None else _Span((tensor,), start, length, cut, tuple(sorted(columns)))
+
+
+def _drops_axis(flow: Dataflow, call: Call, result: int) -> bool:
+    return len(shape_of(flow, result)) < len(shape_of(flow, call.inputs[0].tensor))
+
+
+def _element_of(flow: Dataflow, call: Call, result: int) -> list[Slice | None] | None:
+    """What ``series[9, 0]`` takes: one number of each of the first axes."""
+    given = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+    numbers = [call.scalars.get(f"1[{axis}]") for axis in range(len(call.scalars))]
+    if plain_name(call.function) != "getitem" or len(call.inputs) != 1 or not _BOTH <= len(numbers) <= len(given):
+        return None
+    if given[len(numbers) :] != shape_of(flow, result):
+        return None
+    known = [number for number in numbers if type(number) is int]
+    parts = [Slice(axis, number % given[axis], 1) for axis, number in enumerate(known)]
+    return list[Slice | None](parts) if len(parts) == len(numbers) else None
 
 
 def _indexed(flow: Dataflow, row: int, call: Call) -> _Span | None:

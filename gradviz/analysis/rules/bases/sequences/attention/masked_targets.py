@@ -1,0 +1,61 @@
+"""Distributions of targets that leave some positions out, beside those of a model that count them."""
+
+from __future__ import annotations
+
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.sequences.attention.hiding_masks import mask_of
+
+_SOFTMAXES = frozenset({"softmax", "log_softmax"})
+_SAME = frozenset({
+    "invert", "logical_not", "bool", "float", "to", "type_as", "unsqueeze", "squeeze", "view", "reshape", "expand",
+    "rsub", "clone",
+})  # fmt: skip
+_MAX_MAKERS = 8
+_MAX_EDITS = 4
+
+
+def targets_without_these(flow: Dataflow, softmax: int, masked: int, until: int) -> int | None:
+    """The softmax of targets that the mask leaves out before, which is applied behind the softmax of the scores.
+
+    Args:
+        softmax: the softmax of the scores.
+        masked: the call that applies the mask to what it returns.
+        until: the backward call.
+    """
+    call = flow.log.calls[softmax]
+    scores = call.outputs[0].tensor
+    masks = {_plain(flow, use.tensor, masked) for use in flow.log.calls[masked].inputs if not use.requires_grad}
+    shape, axis = shape_of(flow, scores), axis_of(call, len(shape_of(flow, scores)))
+    below = set(flow.descendants(scores, softmax, until))
+    for row, other in calls_named(flow, _SOFTMAXES):
+        if not flow.step_before(softmax) < row < until or other.live_inputs or not other.outputs:
+            continue
+        if shape_of(flow, other.outputs[0].tensor) != shape or axis_of(other, len(shape)) != axis:
+            continue
+        above = flow.makers(other.inputs[0].tensor, row, _MAX_EDITS)
+        hidden = [mask for made, maker in above if (mask := mask_of(flow, made, maker)) is not None]
+        is_left_out = any(_plain(flow, mask.tensor, mask.row) in masks for mask in hidden)
+        meets = below.intersection(flow.descendants(other.outputs[0].tensor, row, until))
+        if is_left_out and meets and not _is_of_model(flow, row):
+            return row
+    return None
+
+
+def _plain(flow: Dataflow, tensor: int, row: int) -> int:
+    """A mask before it was turned round or given another shape."""
+    for _, call in flow.makers(tensor, row, _MAX_MAKERS):
+        if plain_name(call.function).strip("_") not in _SAME or not call.inputs:
+            break
+        tensor = call.inputs[0].tensor
+    return tensor
+
+
+def _is_of_model(flow: Dataflow, row: int) -> bool:
+    """Whether a model computed the targets: a student may learn from some of the classes of its teacher."""
+    above = flow.ancestors(flow.log.calls[row].inputs[0].tensor, row)
+    return any(
+        flow.log.tensors[use.tensor].role == "parameter" for each in above for use in flow.log.calls[each].inputs
+    )

@@ -1,0 +1,91 @@
+"""Which axis is that of the time steps, as a loop says that adds up what follows: ``total = r[t] + gamma * total``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
+from gradviz.analysis.rules.bases.batches.axis_sources import MEETS, sources_of_axis
+from gradviz.analysis.rules.bases.sequences.carried_sums import carried_sums
+from gradviz.graph.call_log import Call
+
+_TABLE = 2
+_MOST_LOOKS = 40
+_FEWEST = 2
+
+
+class Crossed(Struct, frozen=True):
+    """A recurrent layer that goes along another axis than the loop."""
+
+    layer: int
+    """Its call."""
+    loop: int
+    """The call that adds up, in the loop."""
+    axis: int
+    """That of the loop, in what the results of the layer are compared with."""
+
+
+def crossed_times(flow: Dataflow) -> Iterator[Crossed]:
+    """Recurrent layers whose results meet totals that a loop added up along the axis of their samples."""
+    totals = dict(_totals(flow))
+    seen = set[int | None]()
+    for tensor, (axis, loop) in totals.items():
+        for row in flow.users(tensor, loop)[:_MOST_LOOKS]:
+            call = flow.log.calls[row]
+            other = _other_table(flow, call, tensor)
+            if call.call_site in seen or other is None or not flow.has_step_after(row):
+                continue
+            seen.add(call.call_site)
+            layer = _layer_along(flow, other, 1 - axis, row)
+            if layer is not None and _layer_along(flow, other, axis, row) is None:
+                yield Crossed(layer, loop, axis)
+
+
+def _totals(flow: Dataflow) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Tables that got the totals of a loop: the axis of its turns, and the call that adds up."""
+    for turns in carried_sums(flow):
+        made = {flow.log.calls[turn.row].outputs[0].tensor: turn.row for turn in turns}
+        for total, row in made.items():
+            for user in flow.users(total, row):
+                call = flow.log.calls[user]
+                axis = _axis_of_turn(call, total, made)
+                if axis is not None and call.outputs and len(shape_of(flow, call.outputs[0].tensor)) == _TABLE:
+                    yield call.outputs[0].tensor, (axis, row)
+
+
+def _axis_of_turn(call: Call, total: int, made: dict[int, int]) -> int | None:
+    """The axis along which a call puts the total of one turn beside those of others."""
+    name = plain_name(call.function)
+    if name == "setitem" and call.inputs[-1].tensor == total and len(call.inputs) == _TABLE:
+        numbers = [place for place, value in call.scalars.items() if type(value) is int and "." not in place]
+        return {"1": 0, "1[0]": 0, "1[1]": 1}.get(numbers[0]) if len(numbers) == 1 else None
+    if name == "stack" and sum(use.tensor in made for use in call.inputs) >= _FEWEST:
+        axis = call.scalars.get("dim", call.scalars.get("1", 0))
+        return axis if axis in (0, 1) and type(axis) is int else None
+    return None
+
+
+def _other_table(flow: Dataflow, call: Call, tensor: int) -> int | None:
+    """What a call combines, element by element, with a table of the same shape."""
+    if plain_name(call.function) not in MEETS or len(call.inputs) != _TABLE:
+        return None
+    other = next((use.tensor for use in call.inputs if use.tensor != tensor), tensor)
+    shape = shape_of(flow, tensor)
+    is_alike = shape == shape_of(flow, other) and shape[0] != shape[1] and min(shape) >= _FEWEST
+    return other if other != tensor and is_alike else None
+
+
+def _layer_along(flow: Dataflow, tensor: int, axis: int, row: int) -> int | None:
+    """The call of a recurrent layer that took this axis of its results for time."""
+    for given, place in sources_of_axis(flow, tensor, axis, row) or ():
+        for user in flow.users(given, flow.step_before(row)):
+            call = flow.log.calls[user]
+            is_layer = user < row and plain_name(call.function) in RECURRENT_LAYERS and bool(call.live_inputs)
+            if is_layer and call.inputs[0].tensor == given and time_axis(call) == place:
+                return user
+    return None

@@ -1,0 +1,187 @@
+"""GV850."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import product_of
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, calls_in_training
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class WeightsOfOtherGroups(Rule):
+    """Weights add up to 1 in the groups of one index, and are added up in the groups of another one.
+
+    What it finds
+    -------------
+    Exponentials that are divided by their sums over the groups of one index, ``e / total[source]``, and that weigh rows
+    which ``index_add`` or ``scatter_add`` then adds up by another index, ``target``, where both indexes are two rows or
+    columns of one tensor, as the ends of the edges of a graph are.
+
+    Why it matters
+    --------------
+    An attention is a weighted mean of what arrives at a node. Normalized over what leaves a node, the weights that meet
+    add up to anything: nodes with many edges get large sums, and others hardly anything.
+
+    Example
+    -------
+    head, score = torch.nn.Linear(4, 3), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*head.parameters(), *score.parameters()], lr=0.1)
+    edges = torch.randint(0, 6, (2, 30))
+    source, target = edges
+    for step in range(4):
+        x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
+        e = torch.exp(score(x[source] + x[target]))
+        weights = e / torch.zeros(6, 1).index_add(0, source, e)[source]
+        total = torch.zeros(6, 4).index_add(0, target, weights * x[source])
+        loss = torch.nn.functional.cross_entropy(head(total), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    head, score = torch.nn.Linear(4, 3), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*head.parameters(), *score.parameters()], lr=0.1)
+    edges = torch.randint(0, 6, (2, 30))
+    source, target = edges
+    for step in range(4):
+        x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
+        e = torch.exp(score(x[source] + x[target]))
+        weights = e / torch.zeros(6, 1).index_add(0, target, e)[target]
+        total = torch.zeros(6, 4).index_add(0, target, weights * x[source])
+        loss = torch.nn.functional.cross_entropy(head(total), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV850"
+    name = "weights_of_other_groups"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told = set[Location | None]()
+        for rows in calls_in_training(flow, ADDS):
+            found = [_other_sum(flow, row) for row in rows]
+            if found[-1] is not None and all(each is not None for each in found):
+                finding = self._finding(flow, rows[-1], found[-1])
+                if finding.location not in told:
+                    told.add(finding.location)
+                    yield finding
+
+    def _finding(self, flow: Dataflow, row: int, total: int) -> Finding:
+        location, symptom = location_of_line(line_in_function_of(flow, total, row)), location_of_call(flow, row)
+        name = plain_name(flow.log.calls[row].function)
+        return self.finding(
+            f"the weights are divided by their sums over the groups of one end of the edges, and {name}() adds up what "
+            "they weigh by the other end: the weights that meet do not add up to 1",
+            symptom="grad_wrong",
+            why="each node should get a weighted mean of what arrives at it; like this, nodes with many edges get more",
+            fix="add up the exponentials by the index by which the weighted rows are added up: "
+            "torch.zeros(n, 1).index_add(0, target, e)[target]",
+            location=location,
+            symptom_location=symptom if symptom != location else None,
+        )
+
+
+ADDS = frozenset({"index_add", "scatter_add"})
+_SUMS = ADDS | {"scatter_reduce"}
+_PARTS = frozenset({"getitem", "unbind", "select"})
+_KEEPS = SHAPE_ONLY | {"dropout", "to", "float", "half", "clamp", "clamp_min", "detach"}
+_MAX_FOLLOWED = 24
+_SIDES = 2
+
+
+def _other_sum(flow: Dataflow, row: int) -> int | None:
+    """The sums by which the weights of what a call adds up were divided, if these are sums over the other index."""
+    call = flow.log.calls[row]
+    index, added = _index(flow, call), _added(call)
+    if index is None or added is None:
+        return None
+    end = _end_of_edges(flow, index.tensor, row)
+    for divided, division in _divisions_above(flow, added.tensor, row):
+        total = _sum_taken(flow, divided, division)
+        own = None if total is None else _index(flow, flow.log.calls[total])
+        if total is None or own is None:
+            continue
+        other = _end_of_edges(flow, own.tensor, total)
+        if end is not None and other is not None and end[0] == other[0] and end[1] != other[1]:
+            return total
+    return None
+
+
+def _index(flow: Dataflow, call: Call) -> TensorUse | None:
+    return next((use for use in call.inputs if flow.log.tensors[use.tensor].facts.dtype in ("int64", "int32")), None)
+
+
+def _added(call: Call) -> TensorUse | None:
+    return argument(call, 3, "source") or argument(call, 3, "src")
+
+
+def _end_of_edges(flow: Dataflow, index: int, row: int) -> tuple[int, int | str] | None:
+    """The tensor of which an index is a part, and which part; whatever shape it has been given."""
+    for _, call in flow.makers(index, row, _MAX_FOLLOWED):
+        given = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+        name, is_whole = plain_name(call.function), prod(given) == _size(flow, index)
+        if name in SHAPE_ONLY and (is_whole or name not in _PARTS):
+            index = call.inputs[0].tensor
+        elif name in _PARTS and len(call.inputs) == 1:
+            return call.inputs[0].tensor, _place(call, index)
+        else:
+            break
+    return None
+
+
+def _place(call: Call, part: int) -> int | str:
+    outputs = [use.tensor for use in call.outputs]
+    return outputs.index(part) if len(outputs) > 1 else str(sorted(call.scalars.items()))
+
+
+def _divisions_above(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, Call]]:
+    """Divisions of exponentials among the factors of what is added up."""
+    waiting, count = [(tensor, row)], 0
+    while waiting and count < _MAX_FOLLOWED:
+        count += 1
+        given, before = waiting.pop()
+        made = flow.newest_producer(given, before)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or not call.live_inputs:
+            continue
+        name = plain_name(call.function)
+        if name == "div":
+            above = flow.makers_above(call.inputs[0].tensor, made, _MAX_FOLLOWED, lambda each: each.inputs[:1])
+            if any(plain_name(each.function) == "exp" for _, each in above):
+                yield made, call
+        elif name in _KEEPS and _size(flow, call.inputs[0].tensor) == _size(flow, given):
+            waiting.append((call.inputs[0].tensor, made))
+        elif name in ("mul", "einsum") and product_of(call) is not None:
+            waiting += [(use.tensor, made) for use in call.live_inputs]
+
+
+def _size(flow: Dataflow, tensor: int) -> int:
+    return prod(shape_of(flow, tensor))
+
+
+def _sum_taken(flow: Dataflow, row: int, division: Call) -> int | None:
+    """The call that added up, by an index, what a division divides by for each row."""
+    if len(division.inputs) != _SIDES:
+        return None
+    rows = shape_of(flow, division.inputs[0].tensor)[:1]
+    for made, call in flow.makers(division.inputs[1].tensor, row, _MAX_FOLLOWED):
+        name = plain_name(call.function)
+        if name in _SUMS:
+            added = _added(call)
+            is_of_rows = added is not None and shape_of(flow, added.tensor)[:1] == rows
+            return made if is_of_rows else None
+        if name not in _KEEPS | {"add", "getitem", "index_select", "gather"}:
+            return None
+    return None

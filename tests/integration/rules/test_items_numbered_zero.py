@@ -1,0 +1,56 @@
+"""Items whose number is also that with which sequences are filled up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+SCRIPT = (
+    HEAD
+    + """
+from torch.nn.utils.rnn import pad_sequence
+items, layer = nn.Embedding(21, 8, padding_idx=PAD), nn.GRU(8, 8, batch_first=True)
+head = nn.Linear(8, 21)
+optimizer = torch.optim.Adam([*items.parameters(), *layer.parameters(), *head.parameters()], lr=0.01)
+for step in range(8):
+    lengths = torch.randint(3, 9, (24,)).tolist()
+    SEQUENCES
+    LOOKUP
+    loss = F.cross_entropy(head(layer(items(x))[0]).flatten(0, 1), y.flatten(), ignore_index=PAD)
+"""
+    + TRAIN
+)
+FROM_ZERO = "sequences = [torch.randint(0, 20, (n,)) for n in lengths]"
+FROM_ONE = "sequences = [torch.randint(1, 21, (n,)) for n in lengths]"
+RARE = FROM_ONE + "\n    sequences = [torch.where(torch.rand(len(s)) < 0.004, 0, s) for s in sequences]"
+BEGUN = FROM_ONE + "\n    sequences = [F.pad(s, (1, 0)) for s in sequences]"
+ONE = "x = pad_sequence([s[:-1] for s in sequences], batch_first=True)%s\n" \
+    "    y = pad_sequence([s[1:] for s in sequences], batch_first=True)"  # fmt: skip
+BOTH = "ids = pad_sequence(sequences, True, 0)%s\n    x, y = ids[:, :-1], ids[:, 1:]"
+
+
+def of(sequences: str, lookup: str, pad: int = 0) -> str:
+    return SCRIPT.replace("SEQUENCES", sequences).replace("LOOKUP", lookup).replace("PAD", str(pad))
+
+
+@pytest.mark.parametrize("lookup", [ONE % "  # HERE", BOTH % "  # HERE"])
+def test_an_item_with_the_number_of_the_padding_is_told(lookup: str, tmp_path: Path) -> None:
+    assert_first_alarm(of(FROM_ZERO, lookup), "padding_row_used", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "lookup", "pad"),
+    [
+        (FROM_ONE, ONE % "", 0),
+        (FROM_ONE, BOTH % "", 0),
+        (RARE, BOTH % "", 0),
+        (BEGUN, BOTH % "", 0),
+        (FROM_ZERO, "ids = pad_sequence(sequences, True, 20)\n    x, y = ids[:, :-1], ids[:, 1:]", 20),
+    ],
+    ids=["counted from 1", "both at once", "a rare unknown item", "a first token", "a number of its own"],
+)
+def test_padding_that_is_no_item_is_right(sequences: str, lookup: str, pad: int, tmp_path: Path) -> None:
+    assert not alarms(of(sequences, lookup, pad), tmp_path)

@@ -1,0 +1,77 @@
+"""Recurrent actors and critics: along which axis they go, and along which one the returns are added up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+SCRIPT = (
+    HEAD
+    + """
+layer = nn.LAYER  # HERE
+encode, actor, critic = nn.Linear(4, 8), nn.Linear(8, 3), nn.Linear(8, 1)
+parts = nn.ModuleList([encode, layer, actor, critic])
+optimizer = torch.optim.Adam(parts.parameters(), lr=0.01)
+
+def discounted(rewards):
+    RETURNS
+    return out
+
+for update in range(5):
+    states, actions, rewards = torch.randn(7, 12, 4), torch.randint(0, 3, (7, 12)), torch.randn(7, 12)
+    h = torch.relu(encode(states))
+    out, _ = CALL
+    policy, values = torch.distributions.Categorical(logits=actor(out)), critic(out).squeeze(-1)
+    returns = discounted(rewards)
+    gained = (returns - values).detach()
+    loss = -(policy.log_prob(actions) * gained).mean() + F.mse_loss(values, returns)
+"""
+    + TRAIN
+)
+ASSIGNED = """out, total = torch.zeros_like(rewards), torch.zeros(12)
+    for t in reversed(range(7)):
+        total = rewards[t] + 0.9 * total
+        out[t] = total"""
+STACKED = """out, total = [], torch.zeros(12)
+    for reward in reversed(rewards.unbind(0)):
+        total = reward + total * 0.9
+        out.append(total)
+    out = torch.stack(out[::-1])"""
+SECOND = """out, total = torch.zeros_like(rewards), torch.zeros(7)
+    for t in reversed(range(12)):
+        total = rewards[:, t] + 0.9 * total
+        out[:, t] = total"""
+
+
+def of(layer: str, returns: str, call: str = "layer(h)") -> str:
+    return SCRIPT.replace("LAYER", layer).replace("RETURNS", returns).replace("CALL", call)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        of("GRU(8, 8, batch_first=True)", ASSIGNED),
+        of("LSTM(8, 8, batch_first=True)", STACKED),
+        of("LSTM(8, 8)", SECOND),
+    ],
+    ids=["assigned", "stacked", "along the second axis"],
+)
+def test_a_layer_along_the_samples_of_the_returns_is_told(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(script, "sequence_over_batch", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        of("GRU(8, 8)", ASSIGNED),
+        of("LSTM(8, 8)", STACKED),
+        of("LSTM(8, 8, batch_first=True)", SECOND),
+        of("GRU(8, 8, batch_first=True)", ASSIGNED, "[each.transpose(0, 1) for each in layer(h.transpose(0, 1))]"),
+    ],
+    ids=["assigned", "stacked", "along the second axis", "turned around and back"],
+)
+def test_layers_along_the_times_of_the_returns_are_right(script: str, tmp_path: Path) -> None:
+    assert not alarms(script, tmp_path)

@@ -1,0 +1,111 @@
+"""Forecasts whose target the model has read: columns of a series in windows, and decoders that read what is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+WINDOWS = (
+    HEAD
+    + """
+from torch.utils.data import DataLoader, Dataset
+table = torch.randn(150, 3).cumsum(0) / 9
+
+class Windows(Dataset):
+    def __len__(self):
+        return 120
+
+    def __getitem__(self, i):
+        ITEM
+
+class Net(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.conv, self.head = nn.Conv1d(n, 8, 3), nn.Linear(8, 1)
+
+    def forward(self, x):
+        h = torch.relu(self.conv(F.pad(x.transpose(1, 2), (2, 0))))
+        return self.head(h[:, :, -1]).squeeze(1)
+
+READ
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for x, y in DataLoader(Windows(), batch_size=16, shuffle=True):
+    loss = F.l1_loss(net(x), y)
+"""
+    + TRAIN
+)
+NET = "net = Net(3)"
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "x = table[i:i + 12]\n        y = table[i + 11, 0]  # HERE\n        return x, y",
+        "x = table[i:i + 12]\n        y = table[i + 12 - 1][2]  # HERE\n        return x, y",
+    ],
+    ids=["a number of the table", "a row, and a number of it"],
+)
+def test_a_column_at_the_end_of_the_window_is_told(item: str, tmp_path: Path) -> None:
+    assert_first_alarm(WINDOWS.replace("ITEM", item).replace("READ", NET), "targets_are_inputs", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("item", "net"),
+    [
+        ("return table[i:i + 12], table[i + 12, 0]", NET),
+        ("return table[i:i + 12, 1:], table[i + 11, 0]", "net = Net(2)"),
+        ("return table[i:i + 12], table[i + 11, 0]", "inner = Net(2)\nnet = lambda x: inner(x[:, :, 1:])\n"
+         "net.parameters = inner.parameters"),
+    ],
+    ids=["the next one", "of a column that is not read", "of a column that the model drops"],
+)  # fmt: skip
+def test_columns_that_the_model_has_not_read_are_right(item: str, net: str, tmp_path: Path) -> None:
+    assert not alarms(WINDOWS.replace("ITEM", item).replace("READ", net), tmp_path)
+
+
+DECODER = (
+    HEAD
+    + """
+encoder, decoder = nn.LAYER(1, 8, batch_first=True), nn.LAYER(1, 8, batch_first=True)
+head = nn.Linear(8, 1)
+optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters(), *head.parameters()], lr=0.01)
+for step in range(5):
+    wave = torch.sin(torch.arange(20) / 3 + torch.rand(16, 1) * 6).unsqueeze(-1)
+    past, future = wave[:, :14], wave[:, 14:]
+    state = encoder(past)[1]
+    READ
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize("layer", ["GRU", "LSTM"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        "out, _ = decoder(future, state)  # HERE\n    loss = F.mse_loss(head(out), future)",
+        "out, _ = decoder(future, state)  # HERE\n    loss = F.l1_loss(head(out).squeeze(-1), future.squeeze(-1))",
+    ],
+)
+def test_a_decoder_that_reads_its_target_is_told(read: str, layer: str, tmp_path: Path) -> None:
+    assert_first_alarm(DECODER.replace("READ", read).replace("LAYER", layer), "targets_are_inputs", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "given = torch.cat([past[:, -1:], future[:, :-1]], dim=1)\n"
+        "    loss = F.mse_loss(head(decoder(given, state)[0]), future)",
+        "out, _ = decoder(future, state)\n    loss = F.mse_loss(head(out)[:, :-1], future[:, 1:])",
+        "out, _ = decoder(past, state)\n    loss = F.mse_loss(head(out[:, -6:]), future)",
+        "state = tuple(s.detach() for s in state)\n    out, _ = decoder(past, state)\n"
+        "    loss = F.mse_loss(head(out), past)",
+    ],
+    ids=["shifted inputs", "shifted results", "what is known", "an autoencoder that goes on"],
+)
+def test_other_inputs_of_decoders_are_right(read: str, tmp_path: Path) -> None:
+    found = alarms(DECODER.replace("READ", read).replace("LAYER", "LSTM"), tmp_path)
+    assert "targets_are_inputs" not in {each.cause for each in found}
