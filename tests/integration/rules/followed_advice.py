@@ -242,6 +242,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("torch.log1p(-log_p.exp())", (("torch.log(1 - log_p)", "torch.log1p(-log_p.exp())"),)),
         ("(1 - log_p.exp())", (("torch.log(1 - log_p)", "torch.log(1 - log_p.exp())"),)),
     ),
+    "GV832": (("key_padding_mask=", (("memory, memory)", "memory, memory, key_padding_mask=ids == 0)"),)),),
     "GV755": (("torch.log_softmax(scores", (("target * torch.softmax", "target * torch.log_softmax"),)),),
     "GV756": (("p.abs().sum()", (("weights.sum()", "weights.abs().sum()"),)),),
     "GV757": (
