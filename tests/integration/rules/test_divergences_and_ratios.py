@@ -280,6 +280,23 @@ for step in range(4):
     part = (out * y).sum(1, keepdim=True) * y / y.pow(2).sum(1, keepdim=True)
     loss = -10 * torch.log10(part.pow(2).sum(1) / (out - part).pow(2).sum(1)).mean()"""
     + TRAIN,
+    "an estimate of the divergence from a reference": """\
+embed, head = nn.Embedding(9, 8), nn.Linear(8, 9)
+optimizer = torch.optim.Adam([*embed.parameters(), *head.parameters()], lr=0.01)
+reference = copy.deepcopy(nn.Sequential(embed, head)).requires_grad_(False)
+for step in range(4):
+    ids = torch.randint(0, 9, (16, 2))
+    for _ in range(4):
+        drawn = torch.distributions.Categorical(logits=head(embed(ids[:, -1])).detach()).sample()
+        ids = torch.cat([ids, drawn[:, None]], 1)
+    score = (ids % 2).float().mean(1)
+    advantage = (score - score.mean()) / (score.std() + 1e-4)
+    new = head(embed(ids[:, 1:-1])).log_softmax(-1).gather(-1, ids[:, 2:, None]).squeeze(-1)
+    ref = reference(ids[:, 1:-1]).log_softmax(-1).gather(-1, ids[:, 2:, None]).squeeze(-1)
+    surrogate = (new - new.detach()).exp() * advantage[:, None]
+    kl = (ref - new).exp() - (ref - new) - 1
+    loss = -(surrogate - 0.04 * kl).mean()"""
+    + TRAIN,
     "an error that is subtracted, with gradients that are turned around": """\
 f = nn.Linear(8, 8)
 optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
