@@ -195,6 +195,8 @@ from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffe
 from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
+from gradviz.analysis.rules.sequences.padding_read_later import PaddingReadLater
+from gradviz.analysis.rules.sequences.path_above_sum import PathAboveSum
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
 from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
@@ -222,6 +224,7 @@ from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormMixesPoints
 from gradviz.analysis.rules.wrong_data.boxes_of_two_forms import BoxesOfTwoForms
+from gradviz.analysis.rules.wrong_data.complement_of_logarithm import ComplementOfLogarithm
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
@@ -524,6 +527,9 @@ RULES: tuple[type[Rule], ...] = (
     NoProgress,
     ReplicasDrifted,
     SameDataOnRanks,
+    PathAboveSum,
+    ComplementOfLogarithm,
+    PaddingReadLater,
     GridOfRowsFirst,
     SurvivalCountsItself,
     ClassesInterpolated,

@@ -280,6 +280,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV751": (("subtract the other way round", (("model(x) - y", "y - model(x)"),)),),
     "GV752": (("torch.log_softmax(w, dim=-1)", (("w + density", "torch.log_softmax(w, dim=-1) + density"),)),),
     "GV754": (("max(dim)[0]", (("max(1)[1]", "max(1)[0]"),)),),
+    "GV830": (("table[before, after]", (("table[tags[:, t], tags[:, t - 1]]", "table[tags[:, t - 1], tags[:, t]]"),)),),
+    "GV831": (
+        ("torch.log1p(-log_p.exp())", (("torch.log(1 - log_p)", "torch.log1p(-log_p.exp())"),)),
+        ("(1 - log_p.exp())", (("torch.log(1 - log_p)", "torch.log(1 - log_p.exp())"),)),
+    ),
+    "GV832": (("key_padding_mask=", (("memory, memory)", "memory, memory, key_padding_mask=ids == 0)"),)),),
     "GV755": (("torch.log_softmax(scores", (("target * torch.softmax", "target * torch.log_softmax"),)),),
     "GV756": (("p.abs().sum()", (("weights.sum()", "weights.abs().sum()"),)),),
     "GV757": (

@@ -107,6 +107,33 @@ for step in range(4):
     loss = 10 * torch.log10(ratio + 1e-8).mean()  # HERE"""
         + TRAIN,
     ),
+    "a signal-to-noise ratio to the target at the scale that fits": (
+        "fit_maximized",
+        """\
+f = nn.Linear(8, 8)
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+def si_snr(out, y):
+    out, y = out - out.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
+    part = (out * y).sum(1, keepdim=True) * y / (y.pow(2).sum(1, keepdim=True) + 1e-8)
+    ratio = part.pow(2).sum(1) / ((out - part).pow(2).sum(1) + 1e-8)
+    return 10 * torch.log10(ratio + 1e-8).mean()  # HERE
+for step in range(4):
+    y = torch.randn(16, 8)
+    loss = si_snr(f(y + torch.randn(16, 8)), y)"""
+        + TRAIN,
+    ),
+    "an error that is subtracted, with gradients that are clipped": (
+        "fit_maximized",
+        """\
+f = nn.Linear(8, 8)
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+for step in range(4):
+    y = torch.randn(16, 8)
+    optimizer.zero_grad()
+    (-F.mse_loss(f(y + torch.randn(16, 8)), y)).backward()  # HERE
+    nn.utils.clip_grad_norm_(f.parameters(), 1.0)
+    optimizer.step()""",
+    ),
     "a peak signal-to-noise ratio as a loss": (
         "fit_maximized",
         """\
@@ -244,6 +271,42 @@ for step in range(4):
     ratio = torch.einsum("nt,nt->n", y, y) / torch.einsum("nt,nt->n", error, error)
     loss = -10 * torch.log10(ratio).mean()"""
     + TRAIN,
+    "minus a signal-to-noise ratio to the target at the scale that fits": """\
+f = nn.Linear(8, 8)
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+for step in range(4):
+    y = torch.randn(16, 8)
+    out = f(y + torch.randn(16, 8))
+    part = (out * y).sum(1, keepdim=True) * y / y.pow(2).sum(1, keepdim=True)
+    loss = -10 * torch.log10(part.pow(2).sum(1) / (out - part).pow(2).sum(1)).mean()"""
+    + TRAIN,
+    "an estimate of the divergence from a reference": """\
+embed, head = nn.Embedding(9, 8), nn.Linear(8, 9)
+optimizer = torch.optim.Adam([*embed.parameters(), *head.parameters()], lr=0.01)
+reference = copy.deepcopy(nn.Sequential(embed, head)).requires_grad_(False)
+for step in range(4):
+    ids = torch.randint(0, 9, (16, 2))
+    for _ in range(4):
+        drawn = torch.distributions.Categorical(logits=head(embed(ids[:, -1])).detach()).sample()
+        ids = torch.cat([ids, drawn[:, None]], 1)
+    score = (ids % 2).float().mean(1)
+    advantage = (score - score.mean()) / (score.std() + 1e-4)
+    new = head(embed(ids[:, 1:-1])).log_softmax(-1).gather(-1, ids[:, 2:, None]).squeeze(-1)
+    ref = reference(ids[:, 1:-1]).log_softmax(-1).gather(-1, ids[:, 2:, None]).squeeze(-1)
+    surrogate = (new - new.detach()).exp() * advantage[:, None]
+    kl = (ref - new).exp() - (ref - new) - 1
+    loss = -(surrogate - 0.04 * kl).mean()"""
+    + TRAIN,
+    "an error that is subtracted, with gradients that are turned around": """\
+f = nn.Linear(8, 8)
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+for step in range(4):
+    y = torch.randn(16, 8)
+    optimizer.zero_grad()
+    (-F.mse_loss(f(y + torch.randn(16, 8)), y)).backward()
+    for p in f.parameters():
+        p.grad.mul_(-1.0)
+    optimizer.step()""",
     "the logarithm of an error": """\
 f = nn.Linear(8, 8)
 optimizer = torch.optim.Adam(f.parameters(), lr=0.01)

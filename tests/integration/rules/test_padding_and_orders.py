@@ -154,6 +154,11 @@ WITH_PADDING = (
     "    h = (F.dropout(a, 0.1).unsqueeze(-1) * middle(x)).sum(1)",
     "x = embed(ids)\n    q = middle.bias.expand(16, 1, 12)\n"
     "    h = F.scaled_dot_product_attention(q, middle(x), x)[:, 0]  # HERE",
+    "x = embed(ids)\n    x = x + F.scaled_dot_product_attention(x, x, middle(x), is_causal=True)\n"
+    "    h = F.layer_norm(x, (12,))[:, -1]  # HERE",
+    "x = embed(ids)\n    x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)\n"
+    "    score = F.linear(x, middle.weight[:1]).squeeze(-1)\n    h = score[:, -1]  # HERE\n"
+    "    h = h[:, None].expand(-1, 12)",
 )
 WITHOUT_PADDING = (
     "h = (embed(ids) * real[..., None]).sum(1) / real.sum(1, keepdim=True)",
@@ -181,6 +186,11 @@ WITHOUT_PADDING = (
     "x = embed(ids)\n    a = middle(x)[..., :4].softmax(2)\n    h = (a.mean(2, keepdim=True) * x).amax(1)",
     "x = embed(ids)\n    q = middle.bias.expand(16, 1, 12)\n"
     "    h = F.scaled_dot_product_attention(q, middle(x), x, real[:, None])[:, 0]",
+    "x = embed(ids.flip(1))\n    x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)\n    h = x[:, -1]",
+    "x = embed(ids)\n    x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)\n"
+    "    h = x[torch.arange(16), real.sum(1) - 1]",
+    "x = embed(ids)\n    x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)\n"
+    "    print(x[:, -1].norm().item())\n    h = x[:, 0]",
     "x = embed(torch.randint(0, 21, (16, 10)))\n    a = (x @ middle.bias).softmax(1)\n"
     "    h = (a[..., None] * x).sum(1)",
 )

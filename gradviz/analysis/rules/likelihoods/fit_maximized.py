@@ -94,6 +94,8 @@ class FitMaximized(Rule):
         flow = case.dataflow
         if not fit.is_worsened or not fit.term.is_sure or fit.is_drawn or not _vary(flow, fit):
             return None
+        if fit.is_score and _counts_in_other_ways(objective, fit.term):
+            return None
         leaves = objective.leaves_of(fit.term) - program.trained_otherwise
         if not leaves or not is_plain_descent(case, objective, fit.term):
             return None
@@ -138,6 +140,13 @@ class FitMaximized(Rule):
             symptom_location=chosen if chosen != here else None,
             tensors=names_of(flow, sorted(leaves)),
         )
+
+
+def _counts_in_other_ways(objective: Objective, term: Term) -> bool:
+    """Whether the loss also takes the same result with another sign, or as a part of a ratio of probabilities: an
+    estimate of a divergence, or a policy's surrogate."""
+    same = (each for each in objective.terms if each.row == term.row)
+    return any(each.sign != term.sign or not each.is_sure for each in same)
 
 
 def _vary(flow: Dataflow, fit: Fit) -> bool:

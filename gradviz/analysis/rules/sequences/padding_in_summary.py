@@ -34,10 +34,10 @@ class PaddingInSummary(Rule):
     What it finds
     -------------
     The mean over the positions of embeddings, that of ``nn.EmbeddingBag`` or of what was computed from them, their sum
-    with weights of a softmax over the positions, and the last state of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``
-    (``out[:, -1]``, ``h_n``), where the ids of a batch end with runs of one id of different lengths that stands nowhere
-    else, and nothing leaves these positions out. The last state also of data that ``pad_sequence()`` has filled up, or
-    that were assigned to the rows of a tensor of zeros.
+    with weights of a softmax over the positions, the last state of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``
+    (``out[:, -1]``, ``h_n``), and the last position of a transformer (``h[:, -1]``), where the ids of a batch end with
+    runs of one id of different lengths that stands nowhere else, and nothing leaves these positions out. The last state
+    also of data that ``pad_sequence()`` has filled up, or that were assigned to the rows of a tensor of zeros.
 
     Why it matters
     --------------
@@ -133,6 +133,9 @@ _PACKED = (
     "pack the embeddings before the layer: nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, "
     "enforce_sorted=False), and take h_n; or take the output at lengths - 1"
 )
+_LAST_REAL = (
+    "read the last real position of each sequence, h[torch.arange(len(h)), lengths - 1], or pad at the beginning"
+)
 _PADDING_OF_BAG = "leave the padding out: nn.EmbeddingBag(..., padding_idx={0})"
 _MAX_FOLLOWED = 40
 _AXES = 3
@@ -171,6 +174,8 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
                 if ids.is_at_end:
                     yield from _last_states(case, user)
                 waiting.append((call.outputs[0].tensor, user, axis))
+            elif ids.is_at_end and call.outputs and (read := _read_of_last(case, user, tensor, axis)) is not None:
+                yield _End(read, row, "the last position, which this line reads, is often", _LAST_REAL)
             elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
                 waiting.append((call.outputs[0].tensor, user, moved))
 
@@ -217,6 +222,25 @@ def _moved(flow: Dataflow, call: Call, tensor: int, axis: int) -> int | None:
         return axis if axis == _AXES - 1 else None
     is_kept = name in _KEEP and len(made) == _AXES and made[:2] == given[:2] and (axis != _AXES - 1 or made == given)
     return axis if is_kept and not _may_hide(call, name) else None
+
+
+def _read_of_last(case: Case, row: int, tensor: int, axis: int) -> int | None:
+    """The call that picks the last position for the loss; of one number for each position, behind a change of shape."""
+    flow = case.dataflow
+    call, last = flow.log.calls[row], (axis, shape_of(flow, tensor)[axis] - 1)
+    if not call.outputs[0].requires_grad:
+        return None
+    made = call.outputs[0].tensor
+    is_number = shape_of(flow, tensor)[-1] == 1 and shape_of(flow, made) == shape_of(flow, tensor)[:-1]
+    readers = flow.users(made, row) if is_number else (row,)
+    for reader in readers:
+        picked = flow.log.calls[reader].outputs
+        if not picked or not picked[0].requires_grad or index_of_read(flow, reader) != last:
+            continue
+        until = case.histories.backward_after(reader)
+        if until is not None and until in flow.descendants(picked[0].tensor, reader, until + 1, live=True):
+            return reader
+    return None
 
 
 def _may_hide(call: Call, name: str) -> bool:

@@ -11,7 +11,12 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, reshaped
 from gradviz.analysis.rules.bases.copies.axes_turned import aligned, einsum_axes, turned
 from gradviz.analysis.rules.bases.copies.flattened_rows import TURN
-from gradviz.analysis.rules.bases.copies.joined_copies import joined_parts, stacked_groups, stacked_samples
+from gradviz.analysis.rules.bases.copies.joined_copies import (
+    joined_parts,
+    rows_that_begin_alike,
+    stacked_groups,
+    stacked_samples,
+)
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.copies.other_orders import DIAGONALS, OtherOrder, OtherOrders
 from gradviz.analysis.rules.bases.copies.pairs_of_copies import chooses_by_row
@@ -53,6 +58,9 @@ class CopiedRows:
         if not known and name not in _MAKE_COPIES:
             return [None for _ in call.outputs]
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
+        alike = rows_that_begin_alike(self._flow, row, call, name) if name in _OF_ROWS else None
+        if alike is not None:
+            return [alike]
         if name in _JOIN:
             groups = None
             if name == "stack":
@@ -201,7 +209,8 @@ _BOTH = 2
 _STACK = frozenset({"stack", "vstack"})
 _BEHIND = frozenset({"cat", "concat", "concatenate", "vstack"})
 _JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
-_MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST | COUNT_OFF
+_OF_ROWS = frozenset({"stack", "pad_sequence"})
+_MAKE_COPIES = _JOIN | _OF_ROWS | LAY_OUT | BROADCAST | COUNT_OFF
 _VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
 _SELECT = frozenset({"chunk", "split", "tensor_split", "narrow", "select", "unbind"})
 _PRODUCTS = frozenset({"matmul", "mm", "bmm"})

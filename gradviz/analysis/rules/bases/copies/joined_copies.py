@@ -52,6 +52,34 @@ def stacked_samples(flow: Dataflow, row: int, call: Call) -> Axes | None:
     return None if axes is None else tuple(axis and replace(axis, is_of_loader=True) for axis in axes)
 
 
+def rows_that_begin_alike(flow: Dataflow, row: int, call: Call, name: str) -> Axes | None:
+    """The axes of rows that a ``stack``, or ``pad_sequence``, puts together, where each is a ``cat`` that begins with a
+    tensor, and several of them with the same one: answers to one question, in turns or one after all of the other."""
+    is_stack = name == "stack"
+    rank = len(shape_of(flow, call.outputs[0].tensor))
+    is_first = axis_of(call, rank) in (0, None) if is_stack else call.scalars.get("batch_first", call.scalars.get("1"))
+    firsts = [_first_part(flow, use.tensor, row) for use in call.inputs] if is_first else []
+    samples = len({each for each in firsts if each is not None})
+    copies = len(firsts) // samples if samples and None not in firsts else 0
+    if copies <= 1 or copies * samples != len(firsts):
+        return None
+    is_tiled = firsts == firsts[:samples] * copies
+    is_interleaved = firsts == [each for each in firsts[::copies] for _ in range(copies)]
+    axis = rows(copies, samples, row, "tiled" if is_tiled else "interleaved") if is_tiled or is_interleaved else None
+    return None if axis is None else (axis, *(None for _ in range(rank - 1)))
+
+
+def _first_part(flow: Dataflow, tensor: int, before: int) -> int | None:
+    """The tensor with which a ``cat`` begins that made another one."""
+    made = flow.newest_producer(tensor, before)
+    call = None if made is None else flow.log.calls[made]
+    is_joined = call is not None and plain_name(call.function) in _BEHIND and len(call.inputs) > 1
+    return call.inputs[0].tensor if call is not None and is_joined else None
+
+
+_BEHIND = frozenset({"cat", "concat", "concatenate", "hstack"})
+
+
 def _copies_of_one(flow: Dataflow, tensor: int, before: int) -> int | None:
     """How many copies of one tensor were stacked, if the same line made each of them from it."""
     made = flow.newest_producer(tensor, before)

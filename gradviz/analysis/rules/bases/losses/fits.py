@@ -115,15 +115,22 @@ def _targets_of_error(flow: Dataflow, row: int, call: Call) -> tuple[int, ...]:
     dead = tuple(use.tensor for use in call.inputs if not use.requires_grad)
     if dead:
         return dead
-    made = (flow.newest_producer(use.tensor, row) for use in call.inputs)
-    scaled = (flow.log.calls[each] for each in made if each is not None)
+    scaled = (_undivided(flow, use.tensor, row) for use in call.inputs)
     return tuple(
         use.tensor
         for each in scaled
-        if plain_name(each.function) == "mul" and len(each.inputs) == len(each.live_inputs) + 1
+        if each is not None and plain_name(each.function) == "mul" and len(each.inputs) == len(each.live_inputs) + 1
         for use in each.inputs
         if not use.requires_grad
     )
+
+
+def _undivided(flow: Dataflow, tensor: int, before: int) -> Call | None:
+    """The call that made a tensor, or what was divided by something fixed: ``scale * y / y.square().sum()``."""
+    for _, call in flow.makers(tensor, before, _BOTH):
+        if plain_name(call.function) != "div" or not call.inputs[0].requires_grad or len(call.live_inputs) != 1:
+            return call
+    return None
 
 
 _LOGARITHMS = frozenset({"log", "log2", "log10"})

@@ -144,15 +144,26 @@ def passed_by_gradient(flow: Dataflow, row: int) -> tuple[frozenset[int], bool]:
 
 def has_turned_gradients(flow: Dataflow) -> bool:
     """Whether the program sets or negates gradients, or registers hooks that may."""
-    return any(_turns_gradients(flow, call) for call in flow.log.calls)
+    return any(_turns_gradients(flow, row, call) for row, call in enumerate(flow.log.calls))
 
 
-def _turns_gradients(flow: Dataflow, call: Call) -> bool:
+def _turns_gradients(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether a call sets or negates gradients, or registers a hook that may."""
     if call.function == GIVES_A_GRADIENT or call.function.endswith(_HOOKS):
         return True
     is_negation = call.function.endswith(("neg_", "negative_", "mul_", "__imul__", "_foreach_neg_"))
-    return is_negation and any(flow.log.tensors[use.tensor].gradient_of is not None for use in call.changed)
+    if not is_negation or not any(flow.log.tensors[use.tensor].gradient_of is not None for use in call.changed):
+        return False
+    return "mul" not in call.function or not _is_by_positive_factor(flow, row, call)
+
+
+def _is_by_positive_factor(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call multiplies in place by nothing below zero, as the clipping of norms does."""
+    changed = {use.tensor for use in call.changed}
+    factors = [flow.values_of(use, row) for use in call.inputs if use.tensor not in changed]
+    numbers = [value for value in call.scalars.values() if isinstance(value, int | float)]
+    lowest = [None if each is None else each.minimum for each in factors]
+    return bool(lowest or numbers) and all(each is not None and each >= 0 for each in (*lowest, *numbers))
 
 
 def _is_turned(flow: Dataflow, backward: int) -> bool:

@@ -36,7 +36,7 @@ def shown_by_softmax(
     """What lets a softmax of scores weigh later positions, and the keys, as the call with that number received them."""
     shape = shape_of(flow, call.outputs[0].tensor)
     is_square = len(shape) >= _TWO and shape[-1] == shape[-2] and shape[-1] in shifted.lengths
-    if not is_square or axis_of(call, len(shape)) != len(shape) - 1 or _is_masked_after(flow, row, call):
+    if not is_square or axis_of(call, len(shape)) != len(shape) - 1 or is_masked_after(flow, row, call):
         return None
     scores = scores_of(flow, row)
     keys = None if scores.product is None else _keys_of(flow.log.calls[scores.product])
@@ -70,7 +70,7 @@ def _keys_of(call: Call) -> int | None:
 _PASSES = frozenset({"dropout", "to", "float", "half", "type_as", "view", "reshape"})
 
 
-def _is_masked_after(flow: Dataflow, row: int, call: Call) -> bool:
+def is_masked_after(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether the weights themselves are masked."""
     tensor = call.outputs[0].tensor
     for _ in range(_TWO):
