@@ -41,13 +41,13 @@ class Rules(_Generated):
 
     def markdown(self) -> Iterator[str]:
         from gradviz.analysis.check.installed_rules import all_rules
-        from gradviz.analysis.rule import FAMILIES
+        from gradviz.analysis.rule import family_of
 
-        family = ""
+        family = None
         for rule in all_rules().rules:
-            if rule.code[:3] != family:
-                family = rule.code[:3]
-                yield f"## {family}xx: {FAMILIES[family]}\n"
+            if family_of(rule.code) != family:
+                family = family_of(rule.code)
+                yield f"## {': '.join(family)}\n"
             requested = f", only with `{rule.requested_by}`" if rule.requested_by else ""
             yield f"### {rule.code} {rule.name}\n\n*{rule.severity}{requested}.* {_markdown(rule.headline())}\n"
             for title, body in rule.documentation().items():

@@ -25,13 +25,23 @@ FAMILIES = {
     "GV8": "distributed training and checkpoints",
     "GV9": "cost",
 }
+_SECOND_OF_WRONG = range(830, 900)
+"""The numbers of wrong gradients go on here, as those from 601 to 699 are used up."""
+
+
+def family_of(code: str) -> tuple[str, str]:
+    """The codes that are listed with a code, and what they are about: ``("GV1xx", "missing gradient")``."""
+    number = code.removeprefix("GV")
+    if number.isdecimal() and int(number) in _SECOND_OF_WRONG:
+        return "GV83x to GV89x", f"{FAMILIES['GV6']}, continued"
+    return f"{code[:3]}xx", FAMILIES.get(code[:3], "of other packages")
 
 
 class Rule(ABC):
     """Looks for one cause. Instances have no state: everything that a rule knows comes from the `Case`."""
 
     code: ClassVar[str]
-    """``GV101``; the first digit is the family."""
+    """``GV101``; the first digit is the family, see `family_of`."""
     name: ClassVar[str]
     """The cause, as findings name it: ``detached``."""
     severity: ClassVar[Severity]

@@ -38,14 +38,14 @@ def rules_command(words: tuple[str, ...], no_pager: bool, **options: Any) -> int
 
 
 def _table(rules: Iterable[type[Rule]], width: int) -> str:
-    from gradviz.analysis.rule import FAMILIES
+    from gradviz.analysis.rule import family_of
 
     lines: list[str] = []
-    family = ""
+    family = None
     for rule in rules:
-        if rule.code[:3] != family:
-            family = rule.code[:3]
-            lines += [""] * bool(lines) + [f"{family}xx {FAMILIES.get(family, 'of other packages')}"]
+        if family_of(rule.code) != family:
+            family = family_of(rule.code)
+            lines += [""] * bool(lines) + [" ".join(family)]
         title = f"{rule.code}  {rule.name} {_severity(rule)}"
         lines += wrap(title, width, initial_indent="  ", subsequent_indent=_INDENT, break_on_hyphens=False)
         lines += wrap(rule.headline(), width, initial_indent=_INDENT, subsequent_indent=_INDENT)
