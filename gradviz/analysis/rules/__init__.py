@@ -232,6 +232,7 @@ from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfS
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
+from gradviz.analysis.rules.wrong_data.summed_at_source import SummedAtSource
 from gradviz.analysis.rules.wrong_data.target_never_reached import TargetNeverReached
 from gradviz.analysis.rules.wrong_data.target_without_influence import TargetWithoutInfluence
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
@@ -512,6 +513,7 @@ RULES: tuple[type[Rule], ...] = (
     IndexesNotShifted,
     TrainedOnAll,
     BoxesOfTwoForms,
+    SummedAtSource,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     NoiseDrawnOnce,

@@ -134,6 +134,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV794": (("index_add_(0, dst, x[src])", (("index_add_(0, src, x[src])", "index_add_(0, dst, x[src])"),)),),
     "GV624": (
         ("repeat_interleave(g, dim=0)", ((".repeat(4, 1)", ".repeat_interleave(4, dim=0)"),)),
         ("group them as they stand", ((".view(6, 4)", ".view(4, 6)"), (".mean(1, keepdim", ".mean(0, keepdim"))),

@@ -387,8 +387,7 @@ def test_data_that_nothing_reads_is_told_where_it_belongs(script: str, tmp_path:
     assert_first_alarm(HEAD + script + TRAIN, "loaded_and_not_used", tmp_path)
 
 
-UNUSED += (
-    # flags of any name, made to a tensor and never read
+FLAGS_OF_ANY_NAME = (
     AGENT.format(often=0.2)
     + """
 for step in range(8):
@@ -398,14 +397,13 @@ for step in range(8):
     with torch.no_grad():
         target = r + 0.95 * lag(following).amax(1)  # HERE
     loss = F.mse_loss(q(s).amax(1), target)
-""",
+"""
 )
 
 
-@pytest.mark.parametrize("script", UNUSED[-1:])
-def test_flags_with_another_name_are_told_where_nothing_else_marks_the_ends(script: str, tmp_path: Path) -> None:
-    assert_first_alarm(HEAD + script + TRAIN, "loaded_and_not_used", tmp_path)
-    masked = script.replace("lag(following).amax(1)  # HERE", "(lag(following).amax(1) * (r < 0.5).float())")
+def test_flags_with_another_name_are_told_where_nothing_else_marks_the_ends(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + FLAGS_OF_ANY_NAME + TRAIN, "loaded_and_not_used", tmp_path)
+    masked = FLAGS_OF_ANY_NAME.replace("lag(following).amax(1)  # HERE", "(lag(following).amax(1) * (r < 0.5).float())")
     assert "loaded_and_not_used" not in causes(HEAD + masked + TRAIN, tmp_path)
 
 

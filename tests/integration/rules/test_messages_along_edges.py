@@ -1,0 +1,63 @@
+"""Messages along the edges of a graph, which are added up at the end from which they come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+GRAPH = (
+    HEAD
+    + """
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own, self.others = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x, edges, weights):
+        src, dst = edges
+        {messages}
+        return self.own(x) + self.others(gathered)
+first, second = Layer(), Layer()
+optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()], lr=0.01)
+edges, weights = torch.randint(0, 12, (2, 50)), torch.rand(50, 1)
+for step in range(3):
+    x = torch.randn(12, 4)
+    h = second(torch.relu(first(x, edges, weights)), edges, weights)
+    loss = (h - x.sin()).square().mean()
+"""
+    + TRAIN
+)
+FAULTY = [
+    """gathered = torch.zeros_like(x)
+        gathered.index_add_(0, src, x[src])  # HERE
+        count = torch.zeros(len(x)).index_add_(0, dst, torch.ones(len(dst))).clamp(min=1)
+        gathered = gathered / count[:, None]""",
+    """message = torch.relu(self.others(x.index_select(0, src)))
+        gathered = x.new_zeros(x.shape).scatter_add(0, src[:, None].expand(-1, 4), message)  # HERE
+        gathered = gathered * (torch.bincount(dst, minlength=len(x)) > 0)[:, None] + 0.01 * x[dst].mean()""",
+    """gathered = torch.zeros(12, 4).index_add(0, edges[1], x[edges[1]])  # HERE
+        gathered = gathered + 0.01 * torch.zeros(12, 4).index_add(0, edges[0], weights * x[edges[0]])""",
+]
+HEALTHY = [
+    "gathered = torch.zeros_like(x).index_add(0, dst, x[src])",
+    "gathered = torch.zeros_like(x).index_add(0, src, x[dst])",
+    # of data of the edges, and of both ends
+    "gathered = torch.zeros_like(x).index_add(0, src, weights * x[src]) + 0.01 * x[dst].mean()",
+    "gathered = torch.zeros_like(x).index_add(0, src, x[src] - x[dst])",
+    # the sum of a softmax over the edges of each node
+    """score = self.others(x[src] + x[dst])[:, :1].exp()
+        total = torch.zeros(len(x), 1).index_add(0, dst, score)
+        gathered = torch.zeros_like(x).index_add(0, dst, score / total[dst] * x[src])""",
+]
+
+
+@pytest.mark.parametrize("messages", FAULTY)
+def test_messages_that_are_added_up_where_they_come_from_are_told(messages: str, tmp_path: Path) -> None:
+    assert_first_alarm(GRAPH.format(messages=messages), "summed_at_source", tmp_path)
+
+
+@pytest.mark.parametrize("messages", HEALTHY)
+def test_messages_of_neighbours_and_of_edges_are_right(messages: str, tmp_path: Path) -> None:
+    assert not alarms(GRAPH.format(messages=messages), tmp_path)
