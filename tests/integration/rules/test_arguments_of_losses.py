@@ -161,3 +161,22 @@ WITH_INFLUENCE = (
 @pytest.mark.parametrize("script", WITH_INFLUENCE)
 def test_a_squared_target_a_critic_a_likelihood_and_linex_are_right(script: str, tmp_path: Path) -> None:
     assert not [each for each in alarms(script, tmp_path) if each.cause == "target_without_influence"]
+
+
+LOGITS_FOR_CTC = (
+    HEAD
+    + """
+model = nn.Linear(4, 6)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+targets = torch.randint(1, 6, (8, 3))
+for step in range(60):
+    logits = model(torch.randn(10, 8, 4) * 0.1)
+    loss = F.ctc_loss({given}, targets, (10,) * 8, (3,) * 8)  # HERE
+"""
+    + TRAIN
+)
+
+
+def test_logits_that_ctc_loss_has_taught_to_be_negative_are_told_by_the_first_steps(tmp_path: Path) -> None:
+    assert_first_alarm(LOGITS_FOR_CTC.format(given="logits"), "argument_out_of_range", tmp_path)
+    assert not alarms(LOGITS_FOR_CTC.format(given="logits.log_softmax(-1)"), tmp_path)

@@ -155,3 +155,28 @@ def test_other_orders_of_opposed_losses_are_told(training: str, tmp_path: Path) 
 @pytest.mark.parametrize("training", APART)
 def test_players_whose_gradients_stay_apart_are_left_alone(training: str, tmp_path: Path) -> None:
     assert not [each for each in alarms(_script(GENERATED, training), tmp_path) if each.code == "GV601"]
+
+
+PLAYERS = """
+maker, judge = nn.Linear(4, 4), nn.Linear(4, 1)
+of_maker, of_judge = (torch.optim.Adam(each.parameters(), 1e-3) for each in (maker, judge))
+def judge_learns(real):
+    loss = F.softplus(-judge(real)).mean() + F.softplus(judge(maker(torch.randn(8, 4)).detach())).mean()
+    loss.backward()  # HERE
+    of_judge.step()
+def maker_learns():
+    of_maker.zero_grad()
+    F.softplus(-judge(maker(torch.randn(8, 4)))).mean().backward()
+    of_maker.step()
+for step in range(6):
+    judge_learns(torch.randn(8, 4) + 2)
+    maker_learns()
+"""
+
+
+def test_gradients_that_only_the_function_of_the_other_player_clears_are_told_where_they_are_used(
+    tmp_path: Path,
+) -> None:
+    assert_first_alarm(HEAD + PLAYERS, "missing_zero_grad", tmp_path)
+    cleared = PLAYERS.replace("    loss.backward()", "    of_judge.zero_grad()\n    loss.backward()")
+    assert not alarms(HEAD + cleared, tmp_path)

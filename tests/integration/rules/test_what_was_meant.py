@@ -56,6 +56,21 @@ for step in range(3):
     loss = ((scores.softmax(-1) @ h)[:, 0] - 1).square().mean()
 """
     + TRAIN,
+    ("inverted_mask", "a position in front of tokens whose batch is chosen twice"): """
+embed, query, first = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, 4), nn.Parameter(torch.randn(1, 1, 4))
+optimizer = torch.optim.SGD([*embed.parameters(), *query.parameters(), first], lr=0.1)
+tokens = torch.randint(1, 9, (20, 5))
+tokens[:, 4:] = 0
+def real(ids):
+    return (ids != 0).long()
+for step in range(3):
+    i = torch.randint(0, 20, (8,))
+    mask = torch.cat([torch.ones(8, 1, dtype=torch.long), real(tokens[i])], 1)
+    h = torch.cat([first.expand(8, 1, 4), embed(tokens[i])], 1)
+    scores = (query(h) @ h.mT).masked_fill(mask.bool()[:, None], float("-inf"))  # HERE
+    loss = ((scores.softmax(-1) @ h)[:, 0] - 1).square().mean()
+"""
+    + TRAIN,
     ("inverted_mask", "positions before the length are hidden"): """
 score = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(score.parameters(), lr=0.1)

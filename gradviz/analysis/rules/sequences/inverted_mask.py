@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above, names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
@@ -109,7 +110,17 @@ class InvertedMask(Rule):
             "scaled_dot_product_attention(); in where(), swap the two values",
             location=location,
             symptom_location=made,
+            tensors=_tensors_behind(case, row, origin),
         )
+
+
+def _tensors_behind(case: Case, row: int, origin: int) -> tuple[str, ...]:
+    """The names of what made the scores that a mask hides, and of the embedding of the tokens."""
+    flow = case.dataflow
+    scores = flow.log.calls[row].inputs[0].tensor
+    embedding = _embedding_of(case, flow.log.calls[origin].inputs[0].tensor)
+    tables = [] if embedding is None else [use.tensor for use in embedding.live_inputs]
+    return tuple(dict.fromkeys((*leaf_names_above(flow, scores, row, flow.step_before(row)), *names_of(flow, tables))))
 
 
 _COMPARED = {"ne": "!=", "eq": "==", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
@@ -132,9 +143,19 @@ def _origin(case: Case, row: int, mask: int) -> tuple[int, bool] | None:
         elif name in _COMPARED:
             is_real = _is_true_for_real(case, maker, call, name)
             return None if is_real is None else (maker, is_real != is_turned)
+        elif name == "cat" and (tokens := _mask_beside_ones(case.dataflow, maker, call)) is not None:
+            found = _origin(case, maker, tokens)  # positions in front of the tokens, which are all real
+            return None if found is None else (found[0], found[1] != is_turned)
         elif name not in _SHAPE_ONLY:
             return None
     return None
+
+
+def _mask_beside_ones(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The mask to which a call joins ones only."""
+    values = {use.tensor: flow.values(use.tensor, row) for use in call.inputs}
+    others = [tensor for tensor, each in values.items() if each is None or each.minimum != 1 or each.maximum != 1]
+    return others[0] if len(others) == 1 and len(values) == _BOTH else None
 
 
 _SELECTS = frozenset({"mul", "getitem", "masked_select"})
@@ -213,7 +234,20 @@ def _pads_with(case: Case, tokens: int) -> object:
 
 
 def _embedding_of(case: Case, tokens: int) -> Call | None:
-    calls = (case.dataflow.log.calls[user] for user in case.dataflow.users(tokens))
+    """The embedding of these tokens, or of the same rows, chosen twice: ``mask(ids[i])``, ``model(ids[i])``."""
+    flow = case.dataflow
+    given = [tokens]
+    for row in flow.producers(tokens):
+        chosen = [use.tensor for use in flow.log.calls[row].inputs]
+        if plain_name(flow.log.calls[row].function) == "getitem" and len(chosen) == _BOTH:
+            again = (flow.log.calls[user] for user in flow.users(chosen[1]))
+            given += [
+                call.outputs[0].tensor
+                for call in again
+                if call.outputs and plain_name(call.function) == "getitem"
+                if [use.tensor for use in call.inputs] == chosen
+            ]
+    calls = (flow.log.calls[user] for each in given for user in flow.users(each))
     return next((call for call in calls if plain_name(call.function) == "embedding"), None)
 
 

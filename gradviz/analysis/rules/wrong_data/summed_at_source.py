@@ -116,14 +116,14 @@ _End = tuple[int, object]
 """Indexes: the tensor that they are, or of which they are a part, and which part."""
 
 
-def _ends_of_edges(flow: Dataflow) -> dict[int, dict[_End, int]]:
-    """By number of edges: all indexes with which calls choose rows or add them up, each with one of its tensors."""
-    found: dict[int, dict[_End, int]] = defaultdict(dict)
+def _ends_of_edges(flow: Dataflow) -> dict[tuple[int, int], dict[_End, int]]:
+    """By number of edges and step: all indexes with which calls choose rows or add them up, each with one tensor."""
+    found: dict[tuple[int, int], dict[_End, int]] = defaultdict(dict)
     for row, call in calls_named(flow, _ADD_UP | _CHOOSE):
         index = _index_of(flow, row)
         if index is not None and call.outputs:
             tensor, end = index
-            found[shape_of(flow, tensor)[0]].setdefault(end, tensor)
+            found[shape_of(flow, tensor)[0], flow.step_before(row)].setdefault(end, tensor)
     return found
 
 
@@ -133,28 +133,34 @@ def _index_of(flow: Dataflow, row: int) -> tuple[int, _End] | None:
     has_axis = plain_name(call.function) not in ("getitem", "embedding")
     if has_axis and call.scalars.get("1", call.scalars.get("dim", 0)) != 0:
         return None
-    integers = (use.tensor for use in call.inputs if "int" in flow.log.tensors[use.tensor].facts.dtype)
-    tensor = next(integers, None)
-    for made, maker in flow.makers(tensor, row, _MAX_KEPT) if tensor is not None else ():
+    integers = [use.tensor for use in call.inputs if "int" in flow.log.tensors[use.tensor].facts.dtype]
+    return _end(flow, integers[0], row) if integers else None
+
+
+def _end(flow: Dataflow, tensor: int, before: int) -> tuple[int, _End] | None:
+    end: _End = (tensor, None)
+    for made, maker in flow.makers(tensor, before, _MAX_KEPT):
+        name, end = plain_name(maker.function), (tensor, made)
         is_whole = bool(maker.inputs) and shape_of(flow, maker.inputs[0].tensor) == shape_of(flow, tensor)[:1]
-        if plain_name(maker.function) in _KEEPS_INDEXES or (plain_name(maker.function) == "getitem" and is_whole):
+        if name in _KEEPS_INDEXES or (name == "getitem" and is_whole):
             tensor = maker.inputs[0].tensor
+            end = (tensor, None)
             continue
-        if plain_name(maker.function) in ("getitem", "select", "unbind") and len(maker.inputs) == 1:
+        if name in ("getitem", "select", "unbind") and len(maker.inputs) == 1:
             place = next((use.place for use in maker.outputs if use.tensor == tensor), "")
-            part = (place, *sorted((key, str(value)) for key, value in maker.scalars.items()))
-            return (tensor, (maker.inputs[0].tensor, part)) if shape_of(flow, tensor) else None
-        return (tensor, (tensor, made)) if shape_of(flow, tensor) else None
-    return None if tensor is None or not shape_of(flow, tensor) else (tensor, (tensor, None))
+            end = (maker.inputs[0].tensor, (place, *sorted((key, str(value)) for key, value in maker.scalars.items())))
+        break
+    return (tensor, end) if shape_of(flow, tensor) else None
 
 
-def _returned(flow: Dataflow, row: int, ends: dict[int, dict[_End, int]]) -> _Returned | None:
+def _returned(flow: Dataflow, row: int, ends: dict[tuple[int, int], dict[_End, int]]) -> _Returned | None:
     call, index = flow.log.calls[row], _index_of(flow, row)
     source = call.inputs[-1].tensor
     if index is None or len(call.inputs) <= _TWO or not _is_into_zeros(flow, row):
         return None
     edges, end = shape_of(flow, source)[:1], index[1]
-    other = next((tensor for each, tensor in ends.get(edges[0] if edges else -1, {}).items() if each != end), None)
+    of_step = ends.get((edges[0], flow.step_before(row)), {}) if edges else {}
+    other = next((tensor for each, tensor in of_step.items() if each != end), None)
     if other is None or shape_of(flow, index[0])[:1] != edges:
         return None
     chosen = _only_chosen_by(flow, source, row, end)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, is_in_library, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, callers, is_in_library, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.gradients.gradient_changes import clips_of_sums
@@ -105,8 +106,9 @@ class MissingZeroGrad(MixedPlayersRule):
             False: "the call that clears gradients there does not include them",
             True: "they are cleared, but not between these steps",
         }[reused.clears_them]
-        # A call that a library makes elsewhere cannot be moved.
+        # A call that a library makes elsewhere cannot be moved; one in the training of another model is right there.
         is_fixed = reused.clear is None or is_in_library(histories.flow, reused.clear)
+        is_fixed = is_fixed or (not reused.clears_them and not _is_beside(histories.flow, reused.clear, reused.step))
         here = reused.backward if is_fixed or reused.clear is None else reused.clear
         steps = f"{reused.steps:,} steps of {histories.together(reused.tensors)}"
         return self.finding(
@@ -210,6 +212,12 @@ def _is_for_a_silent_step(histories: ParameterHistories, backward: int) -> bool:
     uses = () if step is None else histories.log.calls[step].inputs
     is_still = all(not use.requires_grad or histories.tensor(use.tensor).is_moved is False for use in uses)
     return bool(uses) and is_still and histories.reached_by[backward].isdisjoint(use.tensor for use in uses)
+
+
+def _is_beside(flow: Dataflow, clear: int | None, step: int) -> bool:
+    """Whether a call that clears gradients is made in a function in which, or from which, a step is made."""
+    own = None if clear is None else flow.line_of(clear)
+    return own is not None and (own.file, own.function) in {(line.file, line.function) for line in callers(flow, step)}
 
 
 def _remedy(histories: ParameterHistories, reused: ReusedGradients) -> str:

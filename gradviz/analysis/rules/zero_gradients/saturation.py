@@ -33,7 +33,9 @@ class Saturation(ZeroGradientRule):
 
     code = "GV203"
     name = "saturation"
-    yields_to = ("vanishing_chain", "straight_through_reversed", "target_never_reached", "normalized_alone")
+    yields_to = (
+        "vanishing_chain", "straight_through_reversed", "target_never_reached", "normalized_alone", "inverted_mask",
+    )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         return f"{operation}() is saturated for all of its input, {operand_words(zero)}"

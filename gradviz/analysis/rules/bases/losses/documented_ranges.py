@@ -53,6 +53,8 @@ _NAMED = 0.01
 """Variables are named at the first, second, fourth, eighth ... step."""
 _SOME = 0.3
 """A small batch may contain labels of one kind only."""
+_FEW = 0.05
+"""A logarithm of a probability is never above 0; ``ctc_loss`` teaches logits to be below it, which takes some steps."""
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def _targets_of_both_signs(position: int, is_broken: Callable[[Given], bool], wh
 
 def _log_probabilities(function: str, instead: str) -> Demand:
     why = f"{function}() does not normalize: it can make such a loss as low as it likes, whatever the other classes get"
-    return Demand(0, "input", "log-probabilities", above_0, why, instead, _SOME)
+    return Demand(0, "input", "log-probabilities", above_0, why, instead, _FEW)
 
 
 DEMANDS: dict[str, tuple[Demand, ...]] = {
