@@ -134,6 +134,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV833": (("torch.randint(0, 30", (("other = torch.randint(0, 8", "other = torch.randint(0, 30"),)),),
     "GV794": (("index_add_(0, dst, x[src])", (("index_add_(0, src, x[src])", "index_add_(0, dst, x[src])"),)),),
     "GV624": (
         ("repeat_interleave(g, dim=0)", ((".repeat(4, 1)", ".repeat_interleave(4, dim=0)"),)),
