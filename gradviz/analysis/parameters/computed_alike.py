@@ -39,7 +39,7 @@ def twins(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> Twins |
 
 def sources_of_both(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> frozenset[int] | None:
     """The tensors from which two tensors, each as a call received it, were computed alike; None if they were not, and
-    where an index took a part of both: which one, is not recorded of all indexes."""
+    where an index took a part of both, or a custom function was called: not all of their arguments are recorded."""
     found = _alike(flow, one, two, has_parts=False)
     return None if found is None else found.sources
 
@@ -65,7 +65,7 @@ def _alike(flow: Dataflow, one: tuple[int, int], two: tuple[int, int], *, has_pa
         if len(seen) > _MAX_PAIRS:
             return None
         call, other_call = flow.log.calls[made], flow.log.calls[other_made]
-        if plain_name(call.function) == "getitem" and not has_parts:
+        if not has_parts and (plain_name(call.function) == "getitem" or call.kind == "custom"):
             return None
         leaves = {use.tensor for use in call.inputs if use.is_live_leaf}
         others = {_above_copies(flow, use.tensor, other_made)[0] for use in other_call.inputs} if leaves else set()

@@ -41,6 +41,7 @@ from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
+from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
@@ -101,7 +102,6 @@ from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
-from gradviz.analysis.rules.objectives.hooked_again import HookedAgain
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.objectives.order_as_rank import OrderAsRank

@@ -127,7 +127,7 @@ def _lookup(flow: Dataflow, row: int) -> _Lookup | None:
         return None
     draws = _draws(flow, index, row)
     below = {_below(flow, draw) for draw in draws}
-    if not draws or len(below) != 1:
+    if not draws or len(below) != 1 or any(_is_data(flow, draw) for draw in draws):
         return _Lookup(row, table, values.maximum)
     return _Lookup(row, table, values.maximum, min(draws), below.pop())
 
@@ -148,6 +148,15 @@ def _draws(flow: Dataflow, index: int, before: int) -> list[int]:
         else:
             return []
     return draws
+
+
+def _is_data(flow: Dataflow, draw: int) -> bool:
+    """Whether what was drawn is also joined with others, or a target: then the draws are the data themselves."""
+    users = flow.users(flow.log.calls[draw].outputs[0].tensor, draw) if flow.log.calls[draw].outputs else ()
+    return any(plain_name(flow.log.calls[user].function) in _OF_DATA for user in users)
+
+
+_OF_DATA = frozenset({"cat", "stack", "hstack", "cross_entropy", "nll_loss", "one_hot", "pad", "flip"})
 
 
 def _below(flow: Dataflow, draw: int) -> int | None:

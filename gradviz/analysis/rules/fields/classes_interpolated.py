@@ -63,7 +63,7 @@ class ClassesInterpolated(Rule):
             site = call.call_site
             if site in told or examined[site] > _MAX_EXAMINED or call.live_inputs or not _averages(call):
                 continue
-            if not flow.has_step_after(row):
+            if not flow.has_step_after(row) or not call.outputs or not _has_whole_numbers(flow, row, call):
                 continue
             examined[site] += 1
             used = _use_as_classes(flow, row, call)
@@ -105,6 +105,17 @@ _INTENSITIES = 256
 
 def _averages(call: Call) -> bool:
     return plain_name(call.function) in _POOLS or call.scalars.get("mode") in _AVERAGES
+
+
+def _has_whole_numbers(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether what is resized was cast from integers: amounts with fractions have no numbers of classes."""
+    tensor = call.inputs[0].tensor
+    for _, maker in flow.makers(tensor, row, _MAX_EXAMINED):
+        if any(flow.log.tensors[use.tensor].facts.dtype.startswith(("int", "uint")) for use in maker.inputs):
+            return True
+        if plain_name(maker.function) not in _KEEPS or not maker.inputs:
+            return False
+    return False
 
 
 def _use_as_classes(flow: Dataflow, row: int, call: Call) -> int | None:

@@ -96,6 +96,8 @@ class _Shift(Struct, frozen=True):
     mean: int | float
     """A tensor, or a number."""
     is_number: bool
+    scale: float | None = None
+    """The number by which the values were multiplied, if it is one."""
 
 
 _COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
@@ -115,6 +117,8 @@ def _met(flow: Dataflow, row: int) -> tuple[int, int] | None:
     if decoded is None or encoded is None or decoded.is_number != encoded.is_number:
         return None
     is_same = isclose(decoded.mean, encoded.mean) if decoded.is_number else decoded.mean == encoded.mean
+    scales = decoded.scale, encoded.scale
+    is_same &= None in scales or isclose(*scales)  # type: ignore[arg-type]
     return (decoded.row, encoded.row) if is_same else None
 
 
@@ -128,7 +132,8 @@ def _decoding(flow: Dataflow, tensor: int, row: int) -> _Shift | None:
     inner = None if scaled is None else _maker(flow, scaled.tensor, made)
     if inner is None or plain_name(flow.log.calls[inner].function) != "mul":
         return None
-    return _shift(flow, made, call) if len(flow.log.calls[inner].live_inputs) == 1 else None
+    scaling = flow.log.calls[inner]
+    return _shift(flow, made, call, _factor(scaling)) if len(scaling.live_inputs) == 1 else None
 
 
 def _encoding(flow: Dataflow, tensor: int, row: int) -> _Shift | None:
@@ -140,7 +145,15 @@ def _encoding(flow: Dataflow, tensor: int, row: int) -> _Shift | None:
     call = None if inner is None else flow.log.calls[inner]
     if inner is None or call is None or plain_name(call.function) != "sub" or call.function.endswith("rsub__"):
         return None
-    return _shift(flow, inner, call)
+    factor = _factor(flow.log.calls[made])
+    is_product = plain_name(flow.log.calls[made].function) == "mul"
+    return _shift(flow, inner, call, 1 / factor if factor and is_product else factor)
+
+
+def _factor(call: Call) -> float | None:
+    """The number by which a call multiplies or divides."""
+    number = call.scalars.get("1", call.scalars.get("other")) if len(call.inputs) == 1 else None
+    return float(number) if isinstance(number, (int, float)) else None
 
 
 def _maker(flow: Dataflow, tensor: int, row: int) -> int | None:
@@ -155,12 +168,16 @@ def _maker(flow: Dataflow, tensor: int, row: int) -> int | None:
     return None
 
 
-def _shift(flow: Dataflow, row: int, call: Call) -> _Shift | None:
+def _shift(flow: Dataflow, row: int, call: Call, scale: float | None) -> _Shift | None:
     """The mean that a sum or a difference has beside its values; not one of 0."""
     if len(call.inputs) == 1:
         number = call.scalars.get("1", call.scalars.get("other"))
         is_mean = isinstance(number, (int, float)) and not isinstance(number, bool) and number != 0
-        return _Shift(row, float(number), is_number=True) if is_mean and isinstance(number, (int, float)) else None
+        if not is_mean or not isinstance(number, (int, float)):
+            return None
+        return _Shift(row, float(number), is_number=True, scale=scale)
     live = call.live_inputs
     mean = next((use for use in call.inputs if not use.requires_grad), None) if live else call.inputs[1]
-    return None if mean is None else _Shift(row, tensor_before(flow, mean.tensor, row, SHAPE_ONLY), is_number=False)
+    if mean is None:
+        return None
+    return _Shift(row, tensor_before(flow, mean.tensor, row, SHAPE_ONLY), is_number=False, scale=scale)

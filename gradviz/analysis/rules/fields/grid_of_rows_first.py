@@ -110,6 +110,8 @@ def _joined_rows_first(flow: Dataflow, row: int, call: Call) -> int | None:
     if grid is None:
         return None
     rank = len(shape_of(flow, grid.tensor))
+    if rank <= _PLANE or not call.outputs or _is_image_transposed(flow, row, call):
+        return None
     labels = [sources_of_axis(flow, grid.tensor, axis, row) or frozenset() for axis in range(1, rank)]
     for tensor, axis in sorted(labels[-1], reverse=True):
         joined = flow.first_producer(tensor, row)
@@ -120,6 +122,15 @@ def _joined_rows_first(flow: Dataflow, row: int, call: Call) -> int | None:
         if order == list(range(rank - _PLANE)) and not _is_reordered(flow, grid.tensor, joined, row):
             return joined
     return None
+
+
+def _is_image_transposed(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether the image has its axes in another order than the program had them before: then x may be the first."""
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    return made is not None and plain_name(flow.log.calls[made].function) in _TRANSPOSES
+
+
+_TRANSPOSES = frozenset({"transpose", "permute", "mT", "swapaxes", "movedim", "T", "t"})
 
 
 def _joins_all(flow: Dataflow, row: int, axis: int, *, count: int) -> bool:

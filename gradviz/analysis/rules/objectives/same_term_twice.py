@@ -69,6 +69,7 @@ class SameTermTwice(Rule):
     code = "GV670"
     name = "same_term_twice"
     severity = "warning"
+    yields_to = ("hooked_again",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()

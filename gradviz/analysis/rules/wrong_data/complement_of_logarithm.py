@@ -64,6 +64,8 @@ class ComplementOfLogarithm(Rule):
             if call.call_site in told or not call.live_inputs or call.live_inputs[0].place not in ("0", "input"):
                 continue
             complement = _complement(flow, row, call)
+            if plain_name(call.function) == "log1p" and not _meets_another(flow, row):
+                continue  # a loss that grows slowly with large errors
             if complement is not None and flow.has_step_after(row):
                 told.add(call.call_site)
                 yield self._finding(flow, row, *complement)
@@ -108,6 +110,12 @@ def _complement(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
         if kind not in _GUARDS or len(maker.inputs) != 1:
             return None
     return None
+
+
+def _meets_another(flow: Dataflow, row: int) -> bool:
+    """Whether the result is added to, or subtracted from, other results, as log(1 - p) is from log p in log odds."""
+    users = (flow.log.calls[user] for use in flow.log.calls[row].outputs for user in flow.users(use.tensor, row))
+    return any(plain_name(user.function) in ("add", "sub", "rsub") and len(user.live_inputs) > 1 for user in users)
 
 
 def _is_one_minus(call: Call, name: str) -> bool:

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
-from gradviz.analysis.rules.bases.losses.totals_of_scores import totals_beside_choices
+from gradviz.analysis.rules.bases.losses.targets.totals_of_scores import totals_beside_choices
 from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import normalized_axis, words_of_normalizer
 from gradviz.analysis.rules.bases.sequences.transition_tables import tables_summed_over_their_own_axis
 from gradviz.graph.call_log import Call

@@ -26,6 +26,11 @@ EVENTS = re.compile(
 )
 
 
+_NO_ENDS = re.compile(r"act|trunc|time|limit|group|mask|label|target|class|choice|bit|sex|gender", re.IGNORECASE)
+_MOST_ENDS = 0.3
+"""Flags that are more often 1 are hardly ends of episodes."""
+
+
 class Place(Struct, frozen=True):
     """The call that should take the data, with the words about it."""
 
@@ -56,7 +61,8 @@ def place_of(flow: Dataflow, name: str, tensor: int, backward: int) -> Place | N
     if EVENTS.fullmatch(name):
         return _unfinished_times(flow, name, rows, size) if is_flag else None
     if not WEIGHTS.fullmatch(name):
-        return _value_of_next_states(flow, name, rows, size) if is_flag else None
+        is_rare = is_flag and values is not None and values.count - values.zeros < _MOST_ENDS * values.count
+        return _value_of_next_states(flow, name, rows, size) if is_rare and not _NO_ENDS.search(name) else None
     is_weight = values is not None and values.minimum is not None and values.minimum >= 0
     return _average(flow, name, rows, size) if is_weight else None
 

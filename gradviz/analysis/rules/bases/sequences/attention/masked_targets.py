@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import calls_named, plain_name
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.sequences.attention.hiding_masks import mask_of
 
@@ -30,8 +30,9 @@ def targets_without_these(flow: Dataflow, softmax: int, masked: int, until: int)
     masks = {_plain(flow, use.tensor, masked) for use in flow.log.calls[masked].inputs if not use.requires_grad}
     shape, axis = shape_of(flow, scores), axis_of(call, len(shape_of(flow, scores)))
     below = set(flow.descendants(scores, softmax, until))
-    for row, other in calls_named(flow, _SOFTMAXES):
-        if not flow.step_before(softmax) < row < until or other.live_inputs or not other.outputs:
+    for row in range(flow.step_before(softmax) + 1, until):
+        other = flow.log.calls[row]
+        if plain_name(other.function) not in _SOFTMAXES or other.live_inputs or not other.outputs:
             continue
         if shape_of(flow, other.outputs[0].tensor) != shape or axis_of(other, len(shape)) != axis:
             continue

@@ -41,7 +41,7 @@ _RANDOM = frozenset({"rand", "rand_like", "bernoulli", "randn", "dropout", "rand
 def attentions(flow: Dataflow) -> Iterator[Attention]:
     """Every attention of a batch that gets a gradient, in order."""
     for row, call in enumerate(flow.log.calls):
-        name = plain_name(call.function) if call.live_inputs and call.kind == "operation" else ""
+        name = plain_name(call.function) if call.live_inputs and call.outputs and call.kind == "operation" else ""
         found = None
         if name == _LAYER:
             found = _of_layer(flow, row, call)
@@ -68,7 +68,7 @@ def _of_layer(flow: Dataflow, row: int, call: Call) -> Attention | None:
 def _of_fused(flow: Dataflow, row: int, call: Call) -> Attention | None:
     query, keys = call.inputs[0].tensor, call.inputs[1].tensor
     shape = shape_of(flow, keys)
-    if len(shape) < _AXES:
+    if len(shape) < _AXES or len(shape_of(flow, query)) < _AXES:
         return None
     mask = next((use for use in call.inputs if use.place in ("3", "attn_mask")), None)
     is_causal = call.scalars.get("is_causal", call.scalars.get("5")) is True

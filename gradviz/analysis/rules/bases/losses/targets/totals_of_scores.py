@@ -30,8 +30,21 @@ def totals_beside_choices(case: Case) -> Iterator[tuple[int, int]]:
         users = [each for each in flow.users(scores, flow.step_before(row)) if each < backward]
         axes = {axis_of(each, _TABLE) for user in users if _is_total(each := flow.log.calls[user])}
         chosen = [user for user in users if _chooses(flow, user, axis_of(call, _TABLE))]
-        if len(axes) == 1 and chosen and all(_reaches(flow, each, backward) for each in (row, chosen[-1])):
+        if (
+            len(axes) == 1
+            and chosen
+            and not _is_indexed(flow, row)
+            and all(_reaches(flow, each, backward) for each in (row, chosen[-1]))
+        ):
             yield row, chosen[-1]
+
+
+def _is_indexed(flow: Dataflow, row: int) -> bool:
+    """Whether an index picks from the totals: those of the classes of the samples, among all inputs of the batch."""
+    users = (flow.log.calls[user] for user in flow.users(flow.log.calls[row].outputs[0].tensor, row))
+    return any(
+        plain_name(call.function) in ("getitem", "gather", "index_select") and len(call.inputs) > 1 for call in users
+    )
 
 
 def _is_total(call: Call) -> bool:

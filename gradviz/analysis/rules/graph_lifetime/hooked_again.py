@@ -93,7 +93,7 @@ _MAX_DEPTH = 3
 
 def _growing_terms(flow: Dataflow) -> Iterator[tuple[int, int]]:
     """Calls of lines that compute the same from one tensor ever more often: the last, and how often in its step."""
-    counts: dict[Location | None, dict[int, dict[tuple[str, int, int | None], int]]] = defaultdict(dict)
+    counts: dict[Location | None, dict[int, dict[tuple[object, ...], int]]] = defaultdict(dict)
     last: dict[Location | None, int] = {}
     for row, call in enumerate(flow.log.calls):
         if call.kind != "operation" or len(call.inputs) != 1 or not call.live_inputs or not call.outputs:
@@ -102,7 +102,7 @@ def _growing_terms(flow: Dataflow) -> Iterator[tuple[int, int]]:
             continue
         use, line = call.inputs[0], location_of_call(flow, row)
         of_step = counts[line].setdefault(flow.step_before(row), {})
-        key = plain_name(call.function), use.tensor, use.version
+        key = plain_name(call.function), use.tensor, use.version, *sorted(map(repr, call.scalars.items()))
         of_step[key] = of_step.get(key, 0) + 1
         if of_step[key] > 1:
             last[line] = row
@@ -117,8 +117,16 @@ def _registrations_in_loops(case: Case) -> Iterator[Location]:
     for file, tree in own_files(case):
         training = _functions_that_train(tree)
         for node in tree.nodes:
-            if isinstance(node, ast.Call) and called_name(node) in _REGISTERS:
+            if isinstance(node, ast.Call) and called_name(node) in _REGISTERS and not _is_removed(tree, node):
                 yield from (Location(file, each.lineno) for each in _in_rounds(tree, node, training, _MAX_DEPTH))
+
+
+def _is_removed(tree: SourceTree, call: ast.Call) -> bool:
+    """Whether the loop or the function around a registration also removes a hook, or holds it in a ``with``."""
+    around = next(iter(tree.loops_around(call)), tree.scope(call))
+    nodes = [*ast.walk(around)]
+    withs = (item.context_expr for node in nodes if isinstance(node, ast.With) for item in node.items)
+    return call in withs or any(isinstance(node, ast.Call) and called_name(node) == "remove" for node in nodes)
 
 
 def _functions_that_train(tree: SourceTree) -> set[str]:
