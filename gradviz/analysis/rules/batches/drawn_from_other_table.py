@@ -152,8 +152,13 @@ def _draws(flow: Dataflow, index: int, before: int) -> list[int]:
 
 def _is_data(flow: Dataflow, draw: int) -> bool:
     """Whether what was drawn is also joined with others, or a target: then the draws are the data themselves."""
-    users = flow.users(flow.log.calls[draw].outputs[0].tensor, draw) if flow.log.calls[draw].outputs else ()
-    return any(plain_name(flow.log.calls[user].function) in _OF_DATA for user in users)
+    drawn = flow.log.calls[draw].outputs[0].tensor if flow.log.calls[draw].outputs else None
+    users = (flow.log.calls[user] for user in (() if drawn is None else flow.users(drawn, draw)))
+    return any(
+        plain_name(call.function) in _OF_DATA
+        or (plain_name(call.function) == "getitem" and call.inputs[0].tensor == drawn)
+        for call in users
+    )
 
 
 _OF_DATA = frozenset({"cat", "stack", "hstack", "cross_entropy", "nll_loss", "one_hot", "pad", "flip"})

@@ -126,17 +126,19 @@ class StepWithoutEffect(Rule):
         if any((each.moves or 0) >= waited for each in made):
             why = "its schedule was stepped between them, and gave 0 each time"
             fix = "let the rate rise from the first step on: (step + 1) / warmup, without rounding it to whole numbers"
-            location = line_that_rounds(case, schedule) or schedule
+            rounds = line_that_rounds(case, schedule)
+            location, severity = rounds or schedule, self.severity if rounds is not None else "note"
         else:
             why = "a schedule that begins at 0 only leaves it when it is stepped, and it was not between these steps"
             fix = (
                 "step the schedule right after each optimizer.step() if its figures count batches, or begin above 0: "
                 "(step + 1) / warmup"
             )
-            location = stepped or schedule
+            location, severity = stepped or schedule, self.severity
         return self.finding(
             f"the learning rate of {optimizer_words(optimizer)} was 0 at its first {waited:,} of {len(steps):,} steps: "
             "they change nothing",
+            severity=severity,
             symptom="grad_wrong",
             why=why,
             fix=fix,

@@ -85,7 +85,8 @@ class WeightsOfOtherGroups(Rule):
             f"the weights are divided by their sums over the groups of one end of the edges, and {name}() adds up what "
             "they weigh by the other end: the weights that meet do not add up to 1",
             symptom="grad_wrong",
-            why="each node should get a weighted mean of what arrives at it; like this, nodes with many edges get more",
+            why="each node should get a weighted mean of what arrives at it; like this, nodes with many edges get "
+            "more. It is only right where nodes share out what they have, as in a random walk",
             fix="add up the exponentials by the index by which the weighted rows are added up: "
             "torch.zeros(n, 1).index_add(0, target, e)[target]",
             location=location,
