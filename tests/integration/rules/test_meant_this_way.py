@@ -1,0 +1,116 @@
+"""Programs that look like the mistake of a rule and are meant: no rule raises an alarm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, findings
+
+VALUES = """
+n = 256
+s, a, r = torch.randn(n, 4), torch.randint(0, 2, (n,)), torch.randn(n)
+cut = (torch.arange(n) % 50 == 49).float()
+data = torch.utils.data.TensorDataset(s, a, r, s * 0.9, cut)
+value = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(value.parameters(), lr=1e-3)
+for state, {action}, reward, following, {cut} in torch.utils.data.DataLoader(data, batch_size=64):
+    with torch.no_grad():
+        target = reward + 0.95 * value(following).squeeze(-1)
+    loss = F.mse_loss(value(state).squeeze(-1){used}, target)
+"""
+CLASSES = """
+model = nn.Linear(6, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    x = torch.randn(32, 6)
+    y = x[:, :5].argmax(1)
+    scores = model(x)
+"""
+MEANT = {
+    "the value of a policy in a task without end, which no action changes": VALUES.format(
+        action="action", cut="_cut", used=""
+    ),
+    "a time limit, which is no end": VALUES.format(action="action", cut="truncated", used=" + 0.001 * action"),
+    "a loss that grows slowly with large errors": CLASSES
+    + "    loss = torch.log1p(-scores.log_softmax(1).gather(1, y[:, None])).mean()\n",
+    "a contrastive loss of inputs and classes": CLASSES
+    + "    right = scores.gather(1, y[:, None]).squeeze(1)\n    loss = (scores.logsumexp(0)[y] - right).mean()\n",
+    "amounts that are resized before they are sorted into bins": """
+model = nn.Conv2d(3, 32, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    depth = F.interpolate(torch.rand(2, 1, 16, 16) * 31, size=(8, 8), mode="bilinear")
+    loss = F.cross_entropy(model(torch.randn(2, 3, 8, 8)), depth[:, 0].round().long())
+""",
+    "images with x first": """
+model = nn.Conv2d(2, 2, 3, padding=1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+xs, ys = torch.meshgrid(torch.linspace(-1, 1, 8), torch.linspace(-1, 1, 6), indexing="ij")
+for step in range(4):
+    one = torch.rand(4, 1, 8, 6)
+    two = one.roll(1, 2)
+    flow = model(torch.cat([one, two], 1))
+    grid = torch.stack([xs + flow[:, 0], ys + flow[:, 1]], -1)
+    loss = (F.grid_sample(two.transpose(2, 3), grid, align_corners=True) - one).abs().mean()
+""",
+    "a hook that is removed at the end of each round, and a loss that grows": """
+model = nn.Linear(3, 3)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+x = torch.randn(32, 9, 3)
+for epoch in range(5):
+    seen = []
+    handle = model.register_forward_hook(lambda m, given, made: seen.append(made.detach().mean()))
+    made = model(x[:, :-1])
+    loss = sum((made[:, t] - x[:, t + 1]).square().mean() for t in range(epoch + 1))
+    handle.remove()
+""",
+    "a gain around 1, whose target was scaled otherwise": """
+model = nn.Linear(6, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    x = torch.rand(16, 6)
+    odds = 1 + x.sum(1, keepdim=True)
+    loss = F.mse_loss(1 + 0.5 * model(x), (odds - 1) * 0.4)
+""",
+    "symbols that are drawn as data": """
+embed, places = nn.Embedding(11, 8), nn.Embedding(10, 8)
+layer, head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 11)
+parameters = [*embed.parameters(), *places.parameters(), *layer.parameters(), *head.parameters()]
+optimizer = torch.optim.Adam(parameters, lr=0.01)
+for step in range(6):
+    symbols = torch.randint(0, 10, (32, 10))
+    begun = torch.cat([torch.full((32, 1), 10), symbols[:, :-1]], 1)
+    h = embed(symbols).mean(1, keepdim=True).transpose(0, 1).contiguous()
+    made, _ = layer(embed(begun) + places(torch.arange(10)), h)
+    loss = F.cross_entropy(head(made).flatten(0, 1), symbols.flatten())
+""",
+}
+
+
+@pytest.mark.parametrize("look", MEANT)
+def test_what_is_meant_raises_no_alarm(look: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + MEANT[look] + TRAIN, tmp_path)
+
+
+RAISED = """
+model = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def tried(function, *given, **options):
+    try:
+        function(*given, **options)
+    except (RuntimeError, ValueError, NotImplementedError, IndexError):
+        return
+for step in range(3):
+    h = model(torch.randn(4, 4))
+    tried(F.interpolate, torch.randn(3), size=3, mode="bilinear")
+    tried(F.grid_sample, torch.randn(1, 1, 4, 4), h)
+    tried(F.scaled_dot_product_attention, h[0], h[None], h[None])
+    tried(torch.softmax, h, 7)
+    loss = h.square().mean()
+"""
+
+
+def test_rules_survive_calls_that_raised(tmp_path: Path) -> None:
+    assert not [each for each in findings(HEAD + RAISED + TRAIN, tmp_path) if each.cause == "failed_rule"]
