@@ -50,21 +50,25 @@ class RepeatedBlocks:
             self._begin(location)
 
     def _begin(self, location: Location) -> None:
-        self._runs[location] += 1
+        self._count(location)
         if location in self._always_logged or self._is_sample(location):
             self._running = location, self._writer.rows.added
         else:
             self.is_left_out = self._writer.misses_calls = True
             self.left_out += 1
 
-    def _is_sample(self, location: Location) -> bool:
+    def _count(self, location: Location) -> None:
         if self._step != self._writer.backward_calls:
             self._step = self._writer.backward_calls
             self._runs_of_step.clear()
+        self._runs[location] += 1
         self._runs_of_step[location] += 1
-        is_of_whole_step = self._step % ONE_IN == 0 and self._runs_of_step[location] <= MOST_OF_A_STEP
+
+    def _is_sample(self, location: Location) -> bool:
         number = self._runs[location]
-        return number <= ALWAYS_LOGGED or number % ONE_IN == 0 or (self._step > 0 and is_of_whole_step)
+        is_of_whole_step = self._step > 0 and self._step % ONE_IN == 0
+        is_of_whole_step &= self._runs_of_step[location] <= MOST_OF_A_STEP
+        return number <= ALWAYS_LOGGED or number % ONE_IN == 0 or is_of_whole_step
 
     def _end(self) -> None:
         self.is_left_out = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -156,35 +156,43 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
         if averages_bag(flow, row):
             yield _End(row, row, "the mean over each row of ids also counts", _PADDING_OF_BAG.format(ids.value))
         return
-    waiting = [(flow.log.calls[row].outputs[0].tensor, row, int(ids.axis))]
-    seen: set[int] = set()
-    while waiting and len(seen) < _MAX_FOLLOWED:
-        tensor, after, axis = waiting.pop()
-        if tensor in seen or len(shape_of(flow, tensor)) != _AXES:
-            continue
-        seen.add(tensor)
-        for user in flow.users(tensor, after):
-            call = flow.log.calls[user]
-            name = plain_name(call.function)
-            if averages_positions(flow, user, tensor, axis):
-                yield _End(user, row, "this mean over the positions also counts", _MASKED_MEAN.format(ids.value))
-            elif (softmax := unmasked_weights(flow, user, tensor, axis)) is not None:
-                yield _End(softmax, user, "these weights of the positions also count", _MASKED_SCORES.format(ids.value))
-            elif name in RECURRENT_LAYERS and call.inputs[0].tensor == tensor and axis == time_axis(call):
-                if ids.is_at_end:
-                    yield from _last_states(case, user)
-                waiting.append((call.outputs[0].tensor, user, axis))
-            elif ids.is_at_end and call.outputs and (read := _read_of_last(case, user, tensor, axis)) is not None:
-                yield _End(read, row, "the last position, which this line reads, is often", _LAST_REAL)
-            elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
-                waiting.append((call.outputs[0].tensor, user, moved))
+
+    def ends_at(user: int, tensor: int, axis: int) -> _End | None:
+        if averages_positions(flow, user, tensor, axis):
+            return _End(user, row, "this mean over the positions also counts", _MASKED_MEAN.format(ids.value))
+        if (softmax := unmasked_weights(flow, user, tensor, axis)) is not None:
+            return _End(softmax, user, "these weights of the positions also count", _MASKED_SCORES.format(ids.value))
+        read = _read_of_last(case, user, tensor, axis) if ids.is_at_end and flow.log.calls[user].outputs else None
+        return (
+            None if read is None else _End(read, row, "the last position, which this line reads, is often", _LAST_REAL)
+        )
+
+    start = flow.log.calls[row].outputs[0].tensor, row, int(ids.axis)
+    yield from _ends_below(case, start, ends_at, lambda _: ids.is_at_end)
 
 
 def _states_after_data(case: Case, batch: PaddedData) -> Iterator[_End]:
     """The last states of recurrent layers that read padded data. Means are left alone: sounds that are filled up with
     silence are averaged like this on purpose."""
+    start = batch.tensor, batch.row, batch.axis
+    yield from _ends_below(case, start, lambda *_: None, case.dataflow.has_step_after)
+
+
+def _ends_below(
+    case: Case,
+    start: tuple[int, int, int],
+    ends_at: Callable[[int, int, int], _End | None],
+    reads_states: Callable[[int], bool],
+) -> Iterator[_End]:
+    """What makes one result of each sequence, below a tensor: the last states of recurrent layers, and others.
+
+    Args:
+        start: the tensor, the call behind which it is used, and the axis of its positions.
+        ends_at: for a call, the tensor that it takes and the axis of the positions, whether it is such an end.
+        reads_states: whether the last states of a recurrent call count.
+    """
     flow = case.dataflow
-    waiting, seen = [(batch.tensor, batch.row, batch.axis)], set[int]()
+    waiting, seen = [start], set[int]()
     while waiting and len(seen) < _MAX_FOLLOWED:
         tensor, after, axis = waiting.pop()
         if tensor in seen or len(shape_of(flow, tensor)) != _AXES:
@@ -193,9 +201,12 @@ def _states_after_data(case: Case, batch: PaddedData) -> Iterator[_End]:
         for user in flow.users(tensor, after):
             call = flow.log.calls[user]
             is_layer = plain_name(call.function) in RECURRENT_LAYERS and call.inputs[0].tensor == tensor
-            if is_layer and axis == time_axis(call) and flow.has_step_after(user):
-                yield from _last_states(case, user)
+            if is_layer and axis == time_axis(call):
+                if reads_states(user):
+                    yield from _last_states(case, user)
                 waiting.append((call.outputs[0].tensor, user, axis))
+            elif (end := ends_at(user, tensor, axis)) is not None:
+                yield end
             elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
                 waiting.append((call.outputs[0].tensor, user, moved))
 

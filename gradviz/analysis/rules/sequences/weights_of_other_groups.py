@@ -13,6 +13,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, calls_in_training
+from gradviz.analysis.rules.bases.samples.ends_of_edges import end_of_edges, indexes_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -96,7 +97,6 @@ class WeightsOfOtherGroups(Rule):
 
 ADDS = frozenset({"index_add", "scatter_add"})
 _SUMS = ADDS | {"scatter_reduce"}
-_PARTS = frozenset({"getitem", "unbind", "select"})
 _KEEPS = SHAPE_ONLY | {"dropout", "to", "float", "half", "clamp", "clamp_min", "detach"}
 _MAX_FOLLOWED = 24
 _SIDES = 2
@@ -105,46 +105,23 @@ _SIDES = 2
 def _other_sum(flow: Dataflow, row: int) -> int | None:
     """The sums by which the weights of what a call adds up were divided, if these are sums over the other index."""
     call = flow.log.calls[row]
-    index, added = _index(flow, call), _added(call)
+    index, added = indexes_of(flow, call), _added(call)
     if index is None or added is None:
         return None
-    end = _end_of_edges(flow, index.tensor, row)
+    _, end = end_of_edges(flow, index, row)
     for divided, division in _divisions_above(flow, added.tensor, row):
         total = _sum_taken(flow, divided, division)
-        own = None if total is None else _index(flow, flow.log.calls[total])
+        own = None if total is None else indexes_of(flow, flow.log.calls[total])
         if total is None or own is None:
             continue
-        other = _end_of_edges(flow, own.tensor, total)
-        if end is not None and other is not None and end[0] == other[0] and end[1] != other[1]:
+        _, other = end_of_edges(flow, own, total)
+        if end[0] == other[0] and end[1] != other[1]:
             return total
     return None
 
 
-def _index(flow: Dataflow, call: Call) -> TensorUse | None:
-    return next((use for use in call.inputs if flow.log.tensors[use.tensor].facts.dtype in ("int64", "int32")), None)
-
-
 def _added(call: Call) -> TensorUse | None:
     return argument(call, 3, "source") or argument(call, 3, "src")
-
-
-def _end_of_edges(flow: Dataflow, index: int, row: int) -> tuple[int, int | str] | None:
-    """The tensor of which an index is a part, and which part; whatever shape it has been given."""
-    for _, call in flow.makers(index, row, _MAX_FOLLOWED):
-        given = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-        name, is_whole = plain_name(call.function), prod(given) == _size(flow, index)
-        if name in SHAPE_ONLY and (is_whole or name not in _PARTS):
-            index = call.inputs[0].tensor
-        elif name in _PARTS and len(call.inputs) == 1:
-            return call.inputs[0].tensor, _place(call, index)
-        else:
-            break
-    return None
-
-
-def _place(call: Call, part: int) -> int | str:
-    outputs = [use.tensor for use in call.outputs]
-    return outputs.index(part) if len(outputs) > 1 else str(sorted(call.scalars.items()))
 
 
 def _divisions_above(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, Call]]:

@@ -76,7 +76,7 @@ class ComplementOfLogarithm(Rule):
         made, maker = location_of_call(flow, logarithm), plain_name(flow.log.calls[logarithm].function)
         what = "log1p(-x)" if name == "log1p" else f"the {'power' if name == 'pow' else 'logarithm'} of 1 - x"
         return self.finding(
-            f"{what} is taken of the logarithm of a probability, which {maker}() made: it is above 1 for every "
+            f"{what} is taken of the logarithm x of a probability, which {maker}() made: 1 - x is above 1 for every "
             "probability",
             symptom="grad_wrong",
             why="the complement of a probability is 1 - p; 1 - log p is no probability, and has other slopes",

@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.samples.ends_of_edges import End, end_of_edges, indexes_of
 
 
 class SummedAtSource(Rule):
@@ -105,20 +106,13 @@ class _Returned(Struct, frozen=True):
 _ADD_UP = frozenset({"index_add", "scatter_add", "scatter_reduce", "index_reduce"})
 _CHOOSE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "embedding"})
 _ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
-_KEEPS_INDEXES = frozenset({
-    "view", "reshape", "unsqueeze", "expand", "expand_as", "long", "to", "contiguous", "repeat", "squeeze",
-})  # fmt: skip
-_MAX_KEPT = 6
 _MAX_CALLS = 40
 _TWO = 2
 
-_End = tuple[int, object]
-"""Indexes: the tensor that they are, or of which they are a part, and which part."""
 
-
-def _ends_of_edges(flow: Dataflow) -> dict[tuple[int, int], dict[_End, int]]:
+def _ends_of_edges(flow: Dataflow) -> dict[tuple[int, int], dict[End, int]]:
     """By number of edges and step: all indexes with which calls choose rows or add them up, each with one tensor."""
-    found: dict[tuple[int, int], dict[_End, int]] = defaultdict(dict)
+    found: dict[tuple[int, int], dict[End, int]] = defaultdict(dict)
     for row, call in calls_named(flow, _ADD_UP | _CHOOSE):
         index = _index_of(flow, row)
         if index is not None and call.outputs:
@@ -127,33 +121,18 @@ def _ends_of_edges(flow: Dataflow) -> dict[tuple[int, int], dict[_End, int]]:
     return found
 
 
-def _index_of(flow: Dataflow, row: int) -> tuple[int, _End] | None:
-    """The indexes of a call along its first axis, as the program has them before they get the shape of the rows."""
+def _index_of(flow: Dataflow, row: int) -> tuple[int, End] | None:
+    """The indexes of a call along its first axis, and which end of the edges they are."""
     call = flow.log.calls[row]
     has_axis = plain_name(call.function) not in ("getitem", "embedding")
     if has_axis and call.scalars.get("1", call.scalars.get("dim", 0)) != 0:
         return None
-    integers = [use.tensor for use in call.inputs if "int" in flow.log.tensors[use.tensor].facts.dtype]
-    return _end(flow, integers[0], row) if integers else None
+    index = indexes_of(flow, call)
+    found = None if index is None else end_of_edges(flow, index, row)
+    return found if found is not None and shape_of(flow, found[0]) else None
 
 
-def _end(flow: Dataflow, tensor: int, before: int) -> tuple[int, _End] | None:
-    end: _End = (tensor, None)
-    for made, maker in flow.makers(tensor, before, _MAX_KEPT):
-        name, end = plain_name(maker.function), (tensor, made)
-        is_whole = bool(maker.inputs) and shape_of(flow, maker.inputs[0].tensor) == shape_of(flow, tensor)[:1]
-        if name in _KEEPS_INDEXES or (name == "getitem" and is_whole):
-            tensor = maker.inputs[0].tensor
-            end = (tensor, None)
-            continue
-        if name in ("getitem", "select", "unbind") and len(maker.inputs) == 1:
-            place = next((use.place for use in maker.outputs if use.tensor == tensor), "")
-            end = (maker.inputs[0].tensor, (place, *sorted((key, str(value)) for key, value in maker.scalars.items())))
-        break
-    return (tensor, end) if shape_of(flow, tensor) else None
-
-
-def _returned(flow: Dataflow, row: int, ends: dict[tuple[int, int], dict[_End, int]]) -> _Returned | None:
+def _returned(flow: Dataflow, row: int, ends: dict[tuple[int, int], dict[End, int]]) -> _Returned | None:
     call, index = flow.log.calls[row], _index_of(flow, row)
     source = call.inputs[-1].tensor
     if index is None or len(call.inputs) <= _TWO or not _is_into_zeros(flow, row):
@@ -174,7 +153,7 @@ def _is_into_zeros(flow: Dataflow, row: int) -> bool:
     return made is not None and plain_name(flow.log.calls[made].function) in _ZEROS
 
 
-def _only_chosen_by(flow: Dataflow, tensor: int, before: int, end: _End) -> int | None:
+def _only_chosen_by(flow: Dataflow, tensor: int, before: int, end: End) -> int | None:
     """The call that chose by an end what rows are computed from, if nothing else of each edge is in them."""
     waiting, seen, chosen = [(tensor, before)], set[int](), None
     edges = shape_of(flow, tensor)[:1]

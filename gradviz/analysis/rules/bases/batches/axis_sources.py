@@ -50,8 +50,8 @@ def sources_of_axis(flow: Dataflow, tensor: int, axis: int, row: int) -> frozens
         if not made:
             continue
         call = flow.log.calls[made[-1]]
-        if plain_name(call.function) == "setitem":  # it keeps the axes of what it writes into
-            waiting.append((given, at, made[-1]))
+        if plain_name(call.function) == "setitem" and len(made) > 1:  # it keeps the axes of what it writes into
+            waiting.append((given, at, made[0] + 1))
             continue
         for above, place in _above(flow, call, given, at) if call.kind == "operation" else ():
             is_new = (above, place) not in seen and flow.log.tensors[above].role != "parameter"

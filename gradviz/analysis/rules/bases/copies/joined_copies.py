@@ -73,11 +73,11 @@ def _first_part(flow: Dataflow, tensor: int, before: int) -> int | None:
     """The tensor with which a ``cat`` begins that made another one."""
     made = flow.newest_producer(tensor, before)
     call = None if made is None else flow.log.calls[made]
-    is_joined = call is not None and plain_name(call.function) in _BEHIND and len(call.inputs) > 1
+    is_joined = call is not None and plain_name(call.function) in _JOIN_SEQUENCES and len(call.inputs) > 1
     return call.inputs[0].tensor if call is not None and is_joined else None
 
 
-_BEHIND = frozenset({"cat", "concat", "concatenate", "hstack"})
+_JOIN_SEQUENCES = frozenset({"cat", "concat", "concatenate", "hstack"})
 
 
 def _copies_of_one(flow: Dataflow, tensor: int, before: int) -> int | None:
