@@ -79,6 +79,32 @@ def test_a_summary_of_a_part_does_not_say_that_parameters_are_not_reached(folder
     assert "reached" not in part.stdout
 
 
+IN_A_LIST = """
+import torch
+class Stack(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.others = [torch.nn.Linear(4, 4) for _ in range(2)]
+    def forward(self, x):
+        for layer in (self.first, *self.others):
+            x = torch.tanh(layer(x))
+        return x
+model = Stack()
+model(torch.ones(2, 4)).sum().backward()
+"""
+
+
+def test_a_summary_counts_parameters_that_no_module_has_registered(tmp_path: Path) -> None:
+    said = gradviz("render", written_script(tmp_path, IN_A_LIST), "-o", "net.svg", cwd=tmp_path).stdout
+    assert "2 of 2 parameters reached; 4 more in the graph are in no known module's parameters()" in said
+    registered = IN_A_LIST.replace(
+        "[torch.nn.Linear(4, 4) for _ in range(2)]", "torch.nn.ModuleList([torch.nn.Linear(4, 4)])"
+    )
+    said = gradviz("render", written_script(tmp_path, registered), "-o", "net.svg", cwd=tmp_path).stdout
+    assert "4 of 4 parameters reached\n" in said
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

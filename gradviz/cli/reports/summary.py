@@ -90,4 +90,7 @@ def _parameters(capture: Capture, graph: Graph) -> str:
         words += f", others perhaps inside {words_for_callers(callers)}"
     elif trainable:
         words += f"; not reached: {', '.join(trainable[:3])}" + (", ..." if len(trainable) > 3 else "")
+    unnamed = sum(node.is_leaf and node.kind == "parameter" and not node.names for node in graph.nodes)
+    if unnamed:
+        words += f"; {unnamed:,} more in the graph {'is' if unnamed == 1 else 'are'} in no known module's parameters()"
     return words
