@@ -192,11 +192,17 @@ def _lines_explained(finding: Finding) -> Iterator[tuple[Severity, Location]]:
     yield from ((severity, line) for line in lines for severity in SEVERITIES[SEVERITIES.index(finding.severity) :])
 
 
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
+"""Not a digit in a name."""
+
+
 def _merged(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding in place of several that say the same of one line: it may run for several modules."""
+    """One finding in place of several that say the same of one line: it may run for several modules, and for several
+    callers, then often with other counts."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        says = (finding.code, finding.message, finding.location, finding.symptom_location, finding.fix)
+        message = finding.message if finding.tensors else _NUMBER.sub("0", finding.message)
+        says = (finding.code, message, finding.location, finding.symptom_location, finding.fix)
         is_alone = finding.location is None or finding.cut is not None
         alike.setdefault((len(alike),) if is_alone else says, []).append(finding)
     return [

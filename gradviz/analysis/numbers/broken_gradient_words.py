@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Location, Symptom
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
 from gradviz.analysis.numbers.lost_epsilon import LostEpsilon, lost_epsilon
+from gradviz.analysis.numbers.means_of_nothing import mean_of_nothing
 from gradviz.analysis.numbers.singularities import Singularity, singularity_of
 from gradviz.analysis.numbers.value_words import values_in_words
 from gradviz.graph.call_log import Call, ValueFacts
@@ -141,7 +142,10 @@ class BrokenGradientFacts:
 
     @cached_property
     def _singularity(self) -> Singularity | None:
-        return None if self.call is None else singularity_of(self.call)
+        row = self._broken.call
+        if self.call is None or row is None:
+            return None
+        return mean_of_nothing(self._case.dataflow, row) or singularity_of(self.call)
 
     @property
     def operands(self) -> str:

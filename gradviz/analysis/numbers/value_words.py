@@ -16,5 +16,7 @@ def values_in_words(values: ValueFacts) -> str:
     if alike is not None:
         return f"{words} that are all {alike}"
     if values.minimum is not None and values.maximum is not None:
-        words += f" from {values.minimum:.4g} to {values.maximum:.4g}"
+        is_one = values.minimum == values.maximum and not special
+        one_or_range = "that are all {0:.4g}" if is_one else "from {0:.4g} to {1:.4g}"
+        words += f" {one_or_range.format(values.minimum, values.maximum)}"
     return f"{words} ({', '.join(special)})" if special else words

@@ -400,3 +400,58 @@ train(lambda: torch.where(w > 0, w.log(), torch.zeros(2)).sum(), [w], steps=1)
     assert "where() hides that in forward" in finding.message
     assert finding.path == ("LogBackward0", "w")
     assert finding.evidence["operand_0_zeros"] == 1
+
+
+CHOICES = {
+    "a mask that chooses none": (
+        "getitem() at line {above} chose none",
+        """
+m, x, known = nn.Linear(3, 1), torch.randn(4, 6, 3), torch.ones(4, 6, 1, dtype=torch.bool)
+known[2] = False
+i, loss_of = iter(range(4)), nn.functional.cross_entropy
+def loss():
+    n = next(i)
+    chosen = m(x[n]).square()[known[n]]
+    return chosen.mean()  # here
+""",
+        ("chosen.mean()", "chosen.sum() / max(1, chosen.numel())"),
+    ),
+    "data that are used up": (
+        "getitem() at line {above} chose none",
+        """
+m, x, y = nn.Linear(3, 2), torch.randn(12, 3), torch.randint(0, 2, (12,))
+i, loss_of = iter(range(4)), nn.functional.cross_entropy
+def loss():
+    n = 6 * next(i)
+    bx, by = x[n:n + 6], y[n:n + 6]
+    return loss_of(m(bx), by)  # here
+""",
+        ("loss_of(m(bx), by)", 'F.cross_entropy(m(bx), by, reduction="sum") / max(1, len(bx))'),
+    ),
+    "targets that are all ignored": (
+        "all its targets are -1, which is its ignore_index",
+        """
+m, x, y = nn.Linear(3, 2), torch.randn(4, 6, 3), torch.randint(0, 2, (4, 6))
+y[2] = -1
+i, loss_of = iter(range(4)), nn.functional.cross_entropy
+def loss():
+    n = next(i)
+    return loss_of(m(x[n]), y[n], ignore_index=-1)  # here
+""",
+        (
+            "loss_of(m(x[n]), y[n], ignore_index=-1)",
+            'loss_of(m(x[n]), y[n], ignore_index=-1, reduction="sum") / (y[n] != -1).sum().clamp(min=1)',
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_mean_of_no_values_is_told_as_such_and_its_advice_cures(name: str, tmp_path: Path) -> None:
+    why, program, (old, new) = CHOICES[name]
+    program += "train(loss, m.parameters())\n"
+    (finding,) = alarms(tmp_path, program)
+    line = guilty_line(program)
+    assert (finding.cause, finding.location and finding.location.line) == ("nan_from_op", line)
+    assert why.format(above=line - 1) in (finding.why or "")
+    assert alarms(tmp_path, program.replace(old, new)) == []

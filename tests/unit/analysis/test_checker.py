@@ -56,6 +56,16 @@ class OfTwoTowers(Rule):
         yield self.finding("tanh is overwritten", location=Location("train.py", 5), tensors=("scale",))
 
 
+class OfTwoCallers(Rule):
+    code, name, severity = "GV791", "indexes_not_shifted", "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for rows, line in ((304, 3), (1_338, 3), (304, 5)):
+            yield self.finding(f"indexes choose among {rows:,} rows", location=Location("train.py", line))
+        for name in ("conv1", "conv2"):
+            yield self.finding(f"the indexes of {name} choose", location=Location("train.py", 3))
+
+
 class Steep(Rule):
     code, name, severity, comes_later = "GV204", "vanishing_chain", "warning", True
 
@@ -127,6 +137,18 @@ def test_a_line_that_does_the_same_in_two_modules_is_one_finding_with_the_tensor
     assert [(each.location and each.location.line, each.tensors) for each in findings] == [
         (3, ("users.weight", "scale", "items.weight")),
         (5, ("scale",)),
+    ]
+
+
+def test_a_line_that_two_callers_run_with_other_counts_is_one_finding() -> None:
+    assert [
+        (each.location and each.location.line, each.message)
+        for each in check_case(Case(CAPTURE), (OfTwoCallers,)).findings
+    ] == [
+        (3, "indexes choose among 304 rows"),
+        (5, "indexes choose among 304 rows"),
+        (3, "the indexes of conv1 choose"),
+        (3, "the indexes of conv2 choose"),
     ]
 
 

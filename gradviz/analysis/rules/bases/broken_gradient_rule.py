@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.broken_gradient_words import BrokenGradientFacts
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
+from gradviz.analysis.numbers.means_of_nothing import mean_of_nothing
 from gradviz.analysis.numbers.singularities import singularity_of
 from gradviz.analysis.numbers.value_words import values_in_words
 from gradviz.analysis.rule import Rule
@@ -34,7 +35,7 @@ class BrokenGradientRule(Rule):
         call = flow.log.calls[row]
         taken = next((values for use in call.inputs if (values := flow.values_of(use, row)) is not None), None)
         operands = "" if taken is None else f" of {values_in_words(taken)}"
-        kind = singularity_of(call)
+        kind = mean_of_nothing(flow, row) or singularity_of(call)
         where = None if error is None or error.call_site is None else Location(*error.call_site)
         location = case.location_of_call(row)
         return self.finding(
