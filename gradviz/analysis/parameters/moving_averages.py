@@ -9,8 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -40,22 +42,28 @@ class Update(Struct, frozen=True):
     """The factor of the trained values."""
     is_new: bool = False
     """Whether the average is another tensor after it."""
+    is_falling: bool = False
+    """Whether the updates before it kept more of the average, each as much as the one before it or less."""
 
 
 def wrong_factors(histories: ParameterHistories, averages: list[list[Update]]) -> tuple[list[Update], list[Update]]:
-    """The last update of each average, if each of them kept at most a tenth of the average and took the rest anew; and
-    of those whose two factors add up to another number than 1.
+    """The last update of each average, if each of them kept at most a tenth of the average and took the rest anew, or
+    came there from keeping more; and of those whose two factors add up to another number than 1.
 
     Copies keep nothing, and are left out; so are averages that are updated only now and then, and those whose factors
-    change, as at the beginning of a warm-up. A sum that takes all of the trained values may be divided later.
+    change otherwise: a warm-up keeps more at each update. A sum that takes all of the trained values may be divided
+    later.
     """
     swapped: list[Update] = []
     unequal: list[Update] = []
     for each in averages:
         kept, whole = each[0].kept, each[0].kept + each[0].taken
-        if len(each) < _MIN_UPDATES or not _is_constant(each) or not _is_updated_often(histories, each):
+        if len(each) < _MIN_UPDATES or not _is_updated_often(histories, each):
             continue
-        if _ROUNDING < kept <= _MOST_KEPT and abs(whole - 1) < _ROUNDING:
+        if not _is_constant(each):
+            if _ends_as_a_copy(each):
+                swapped.append(replace(each[-1], is_falling=True))
+        elif _ROUNDING < kept <= _MOST_KEPT and abs(whole - 1) < _ROUNDING:
             swapped.append(each[-1])
         elif 0 < kept < 1 and 0 < each[0].taken < 1 and abs(whole - 1) > _UNEQUAL:
             unequal.append(each[-1])
@@ -74,6 +82,14 @@ def updates_of_averages(histories: ParameterHistories, sums: WeightedParameters)
 def _is_constant(updates: list[Update]) -> bool:
     kept, taken = [each.kept for each in updates], [each.taken for each in updates]
     return max(kept) - min(kept) < _ROUNDING and max(taken) - min(taken) < _ROUNDING
+
+
+def _ends_as_a_copy(updates: list[Update]) -> bool:
+    """Whether the updates keep less and less of the average, the last ones at most a tenth."""
+    kept = [each.kept for each in updates]
+    never_rises = all(later <= earlier + _ROUNDING for earlier, later in pairwise(kept))
+    add_up_to_one = all(abs(each.kept + each.taken - 1) < _ROUNDING for each in updates)
+    return never_rises and add_up_to_one and kept[0] > _MOST_KEPT and _ROUNDING < kept[-_MIN_UPDATES] <= _MOST_KEPT
 
 
 def _is_updated_often(histories: ParameterHistories, updates: list[Update]) -> bool:

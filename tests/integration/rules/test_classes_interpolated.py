@@ -45,6 +45,12 @@ def resize(image, mask):
     image = F.grid_sample(image[None], grid, align_corners=False)[0]
     return image, F.grid_sample(mask[None, None].float(), grid, align_corners=False).squeeze().to(torch.int64)  # HERE
 """,
+    "together with the image": """
+def resize(image, mask):
+    both = torch.cat([image, mask[None].float()])
+    both = F.interpolate(both[None], size=(16, 16), mode="bilinear", align_corners=False)[0]  # HERE
+    return both[:-1], both[-1].long()
+""",
     "pooled": """
 def resize(image, mask):
     small = F.adaptive_avg_pool2d(mask[None].float(), 12)  # HERE
@@ -56,6 +62,16 @@ HEALTHY = {
 def resize(image, mask):
     image = F.interpolate(image[None], size=(16, 16), mode="bilinear")[0]
     return image, F.interpolate(mask[None, None].float(), size=(16, 16), mode="nearest")[0, 0].long()
+""",
+    "together with the image, by the nearest": """
+def resize(image, mask):
+    both = F.interpolate(torch.cat([image, mask[None].float()])[None], size=(16, 16), mode="nearest")[0]
+    return both[:-1], both[-1].long()
+""",
+    "an image and where it is known": """
+def resize(image, mask):
+    both = F.interpolate(torch.cat([image, (mask > 0)[None].float()])[None], size=(24, 24), mode="bilinear")[0]
+    return both[:-1] * both[-1:], mask
 """,
     "a grid with the nearest class": """
 def resize(image, mask):

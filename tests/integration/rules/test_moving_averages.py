@@ -44,6 +44,11 @@ SWAPPED = {
     "a part of the difference": (COPIES, PAIRS + "s += decay * (p - s)  # HERE"),
     "a part of the difference that is subtracted": (COPIES, PAIRS + "s.sub_((s - p) * decay)  # HERE"),
 }
+WARM = "    d = min(decay, (1 + 10 * step) / (2 + 10 * step))\n"
+SWAPPED |= {
+    "with a warm-up": (COPIES, WARM + PAIRS + "s.lerp_(p, d)  # HERE"),
+    "with a warm-up, in two calls": (COPIES, WARM + PAIRS + "s.mul_(1 - d).add_(p, alpha=d)  # HERE"),
+}
 UNEQUAL = {
     "both small": (COPIES, PAIRS + "s.mul_(1 - decay).add_(p, alpha=1 - decay)  # HERE"),
     "both large": (COPIES, LISTS + "torch._foreach_mul_(shadow, decay)\n"
@@ -57,6 +62,9 @@ UNEQUAL = {
 }  # fmt: skip
 RIGHT = {
     "on lists": (COPIES, LISTS + "torch._foreach_lerp_(shadow, params, 1 - decay)"),
+    "with a warm-up": (COPIES, WARM + PAIRS + "s.lerp_(p, 1 - d)"),
+    "shares that grow to a half": (COPIES, PAIRS + "s.lerp_(p, 0.2 + 0.1 * step)"),
+    "a copy at the end": (COPIES, PAIRS + "s.lerp_(p, (0.5, 0.5, 0.5, 0.95)[step])"),
     "copies of the last step": (COPIES, LISTS + "torch._foreach_copy_(shadow, params)"),
     "the mean of all steps": (ZEROS, PAIRS + "s.add_((p - s) / (step + 1))"),
     "of gradients": (ZEROS, LISTS + "torch._foreach_lerp_(shadow, [p.grad for p in params], 0.95)"),

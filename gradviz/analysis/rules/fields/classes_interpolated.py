@@ -66,7 +66,7 @@ class ClassesInterpolated(Rule):
             if not flow.has_step_after(row) or not call.outputs or not _has_whole_numbers(flow, row, call):
                 continue
             examined[site] += 1
-            used = _use_as_classes(flow, row, call)
+            used = _use_as_classes(flow, row, call, is_joined=_is_joined(flow, row, call))
             if used is not None:
                 told.add(site)
                 yield self._finding(flow, row, used)
@@ -97,6 +97,7 @@ _KEEPS = SHAPE_ONLY | {
     "cuda", "pin_memory", "copy",
 }  # fmt: skip
 _LOSSES = frozenset({"cross_entropy", "nll_loss"})
+_JOIN = frozenset({"cat", "stack", "concat", "concatenate"})
 _MAX_EXAMINED = 12
 _MAX_FOLLOWED = 200
 _INTENSITIES = 256
@@ -109,18 +110,39 @@ def _averages(call: Call) -> bool:
 
 def _has_whole_numbers(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether what is resized was cast from integers: amounts with fractions have no numbers of classes."""
-    tensor = call.inputs[0].tensor
+    return any(_was_cast(flow, part, row) for part in (call.inputs[0].tensor, *_joined_parts(flow, row, call)))
+
+
+def _was_cast(flow: Dataflow, tensor: int, row: int) -> bool:
     for _, maker in flow.makers(tensor, row, _MAX_EXAMINED):
-        if any(flow.log.tensors[use.tensor].facts.dtype.startswith(("int", "uint")) for use in maker.inputs):
+        inputs = [flow.log.tensors[use.tensor].facts for use in maker.inputs]
+        if len(inputs) == 1 and inputs[0].dtype.startswith(("int", "uint")):
             return True
         if plain_name(maker.function) not in _KEEPS or not maker.inputs:
             return False
     return False
 
 
-def _use_as_classes(flow: Dataflow, row: int, call: Call) -> int | None:
+def _is_joined(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether some of what is resized was cast from integers, and some was not: an image and its map of classes."""
+    parts = [_was_cast(flow, part, row) for part in _joined_parts(flow, row, call)]
+    return any(parts) and not all(parts)
+
+
+def _joined_parts(flow: Dataflow, row: int, call: Call) -> tuple[int, ...]:
+    """The tensors of which what is resized was joined."""
+    for _, maker in flow.makers(call.inputs[0].tensor, row, _MAX_EXAMINED):
+        name = plain_name(maker.function)
+        if name in _JOIN and len(maker.inputs) > 1:
+            return tuple(use.tensor for use in maker.inputs)
+        if name not in SHAPE_ONLY:
+            break
+    return ()
+
+
+def _use_as_classes(flow: Dataflow, row: int, call: Call, *, is_joined: bool) -> int | None:
     """The call that takes the results for classes, if they were only cast and brought into another shape, and nothing
-    else computes with them."""
+    else computes with them; what an image is joined with, before it is cast."""
     waiting, seen, found = [(call.outputs[0].tensor, row)], set[int](), list[int]()
     while waiting and len(seen) < _MAX_FOLLOWED:
         tensor, before = waiting.pop()
@@ -134,6 +156,8 @@ def _use_as_classes(flow: Dataflow, row: int, call: Call) -> int | None:
                 found.append(user)
             elif name in _KEEPS and use.outputs and use.inputs[0].place in ("0", "0[0]", "input", "self"):
                 waiting.append((use.outputs[0].tensor, user))
+            elif is_joined and flow.log.tensors[tensor].facts.dtype.startswith("float"):
+                continue
             elif any(flow.log.tensors[each.tensor].role == "parameter" for each in use.inputs):
                 return None  # a model reads them: intensities, or classes of an earlier map
     return min(found, default=None)

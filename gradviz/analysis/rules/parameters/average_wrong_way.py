@@ -25,8 +25,8 @@ class AverageWrongWay(Rule):
     After the steps of an optimizer, its parameters are mixed with those of another model, which the program uses as a
     teacher or target, and which nothing ever changes. Where that is a copy of a model that had been trained or loaded,
     and a loss has other terms, the pull to a reference may be meant, and it is a note. Also averages that keep a tenth
-    or less of themselves at each update, and take the rest from the trained model; and those whose two factors add up
-    to another number than 1.
+    or less of themselves at each update, or come there from keeping more, and take the rest from the trained model; and
+    those whose two factors add up to another number than 1.
 
     Why it matters
     --------------
@@ -98,13 +98,15 @@ class AverageWrongWay(Rule):
         is_one = len(updates) == 1
         keep, take = ("keeps", "takes") if is_one else ("keep", "take")
         kept, taken = f"{first.kept:.3g}", f"{first.taken:.3g}"
+        lerp = "1 - decay" if first.is_falling else kept
+        when = "at the last updates, less than at those before," if first.is_falling else "at each update"
         is_lerp = "lerp" in case.dataflow.log.calls[first.row].function
         return self.finding(
-            f"{together(each.target for each in updates)} {keep} {kept} of the average at each update and "
+            f"{together(each.target for each in updates)} {keep} {kept} of the average {when} and "
             f"{take} {taken} of {together(each.source for each in updates)}: the two factors are swapped",
             symptom="grad_wrong",
             why="a moving average keeps most of its old value; this one is the trained model of the last step",
-            fix=f"take {kept} of the trained values{at_line(location)}: average.lerp_(trained, {kept})"
+            fix=f"take {lerp} of the trained values{at_line(location)}: average.lerp_(trained, {lerp})"
             if is_lerp
             else f"swap the factors{at_line(location)}: {taken} times the average, {kept} times the trained values",
             location=location,
