@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
+from math import isclose
 from statistics import median_low
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.parameter_histories import GIVES_A_GRADIENT
+from gradviz.analysis.parameters.weighted_parameters import number_given
 from gradviz.graph.call_log import Call
 
 _MEANS = frozenset({"mean", "nanmean"})
@@ -46,6 +48,26 @@ class Accumulating(Struct, frozen=True):
     """The first of its calls."""
 
 
+class RepeatedLine(Struct, frozen=True):
+    """A line that calls backward several times for each step."""
+
+    last: int
+    """The last of its calls before which everything was noted."""
+    calls: tuple[int, ...]
+    by_step: dict[int, list[int]]
+    """Those for each step."""
+    times: int
+    """Calls for one step, as a rule."""
+
+    @property
+    def first_step(self) -> int:
+        return next(iter(self.by_step))
+
+    @property
+    def of_first_step(self) -> list[int]:
+        return self.by_step[self.first_step]
+
+
 def undivided_accumulation(case: Case) -> Iterator[Accumulating]:
     """For each line that calls backward."""
     for each in accumulating_lines(case):
@@ -55,6 +77,17 @@ def undivided_accumulation(case: Case) -> Iterator[Accumulating]:
 
 def accumulating_lines(case: Case) -> Iterator[Accumulating]:
     """Each line that calls backward several times for each step, for one batch each or for pieces of one."""
+    flow = case.dataflow
+    for each in repeated_lines(case):
+        if sum(flow.log.calls[row].inside is not None for row in each.of_first_step) > 1:
+            continue  # a step that asks for the gradient several times
+        step = each.first_step
+        if steps_sometimes(case, each.last, step) or are_pieces(flow, each.of_first_step):
+            yield Accumulating(each.last, step, each.times, each.calls[0])
+
+
+def repeated_lines(case: Case) -> Iterator[RepeatedLine]:
+    """Each line that calls backward several times for each step, for whatever reason."""
     histories, flow = case.histories, case.dataflow
     lines: dict[tuple[Location, ...], list[int]] = defaultdict(list)
     for row in histories.reached_by:
@@ -63,16 +96,14 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
     for last in histories.last_backward_of_each_line:
         # What the lines of the program that run are: a library may call backward at several places for one of them.
         rows = lines.pop(tuple(_frames(flow, last).values()), [])
-        ends = [_step_of(case, row) for row in rows]
-        counts = [count for step, count in Counter(ends).items() if step is not None]
-        if len(counts) < _MIN_STEPS or median_low(counts) < 2:
-            continue
-        step = next(end for end in ends if end is not None)
-        of_first = [row for row, end in zip(rows, ends, strict=True) if end == step]
-        if sum(flow.log.calls[row].inside is not None for row in of_first) > 1:
-            continue  # a step that asks for the gradient several times
-        if steps_sometimes(case, last, step) or are_pieces(flow, of_first):
-            yield Accumulating(last, step, median_low(counts), rows[0])
+        by_step: dict[int, list[int]] = defaultdict(list)
+        for row in rows:
+            step = _step_of(case, row)
+            if step is not None:
+                by_step[step].append(row)
+        times = median_low(map(len, by_step.values())) if by_step else 0
+        if len(by_step) >= _MIN_STEPS and times > 1:
+            yield RepeatedLine(last, tuple(rows), by_step, times)
 
 
 def _step_of(case: Case, row: int) -> int | None:
@@ -166,6 +197,39 @@ def is_mean_of_batch(call: Call) -> bool:
     """Whether a call makes one number of a batch, as its mean."""
     name = plain_name(call.function)
     return name in _MEANS or (name in _LOSSES and call.scalars.get("reduction", "mean") == "mean")
+
+
+class DividedMean(Struct, frozen=True):
+    """A mean loss of one batch, and what divides it by the number of batches."""
+
+    row: int
+    """The call that makes one number of the batch."""
+    divisions: list[int]
+    """The first one first."""
+
+
+def divided_mean(flow: Dataflow, backward: int, times: int) -> DividedMean | None:
+    """The mean loss of a batch for which backward is called; None if it is divided by other numbers than `times`, or if
+    it is no mean of one batch."""
+    found: list[int] = []
+    for row, call in flow.makers(flow.log.calls[backward].roots[0].tensor, backward, _MAX_CALLS):
+        divisor = divisor_of(call)
+        if divisor is None:
+            return DividedMean(row, found[::-1]) if is_mean_of_batch(call) else None
+        if isclose(divisor, times):
+            found.append(row)
+        elif not isclose(divisor, 1):
+            return None
+    return None
+
+
+_MAX_CALLS = 8
+
+
+def divisor_of(call: Call) -> float | None:
+    """The number by which a call divides a tensor; None if it does something else."""
+    number = number_given(call, "1", "other") if len(call.inputs) == 1 else None
+    return {"div": number, "mul": 1 / number}.get(plain_name(call.function)) if number else None
 
 
 def _is_changed(case: Case, first: int, step: int) -> bool:

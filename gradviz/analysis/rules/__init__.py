@@ -17,6 +17,7 @@ from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOth
 from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.batches.sorted_apart import SortedApart
 from gradviz.analysis.rules.batches.split_twice import SplitTwice
+from gradviz.analysis.rules.batches.targets_weigh_by_batch import TargetsWeighByBatch
 from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
@@ -540,6 +541,7 @@ RULES: tuple[type[Rule], ...] = (
     DecodedMeetsEncoded,
     WeightsOfOtherGroups,
     HookedAgain,
+    TargetsWeighByBatch,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -54,6 +54,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV870": (
+        (
+            'reduction="sum"',
+            (
+                (
+                    "    for x, y in batches:",
+                    "    count = sum((y != -100).sum() for _, y in batches)\n    for x, y in batches:",
+                ),
+                ("(model(x), y) / 2", '(model(x), y, reduction="sum") / count'),
+            ),
+        ),
+    ),
     "GV850": (
         (
             "add up the exponentials by the index by which the weighted rows are added up",

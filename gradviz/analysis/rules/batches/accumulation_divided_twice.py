@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from math import isclose
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.gradients.accumulation import accumulating_lines, is_mean_of_batch
-from gradviz.analysis.parameters.weighted_parameters import number_given
+from gradviz.analysis.gradients.accumulation import accumulating_lines, divided_mean, divisor_of
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
 
 
 class AccumulationDividedTwice(Rule):
@@ -62,10 +60,11 @@ class AccumulationDividedTwice(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for line in accumulating_lines(case):
-            found = _divisions(case, line.backward, line.times)
+            mean = divided_mean(case.dataflow, line.backward, line.times)
             later = _division_of_gradients(case, line.first, line.step, line.times)
-            if found is not None and len(found) + (later is not None) == _TWICE:
-                yield self._finding(case, line.backward, line.times, [*found, *(() if later is None else (later,))])
+            found = [*(() if mean is None else mean.divisions), *(() if later is None else (later,))]
+            if mean is not None and len(found) == _TWICE:
+                yield self._finding(case, line.backward, line.times, found)
 
     def _finding(self, case: Case, backward: int, times: int, divisions: list[int]) -> Finding:
         flow = case.dataflow
@@ -86,34 +85,12 @@ class AccumulationDividedTwice(Rule):
 
 
 _TWICE = 2
-_MAX_CALLS = 8
-
-
-def _divisions(case: Case, backward: int, times: int) -> list[int] | None:
-    """The calls that divide the mean loss of a batch by that number, the first one first; None if other numbers change
-    it, or if it is no mean of one batch."""
-    flow, found = case.dataflow, list[int]()
-    for row, call in flow.makers(flow.log.calls[backward].roots[0].tensor, backward, _MAX_CALLS):
-        divisor = _divisor(call)
-        if divisor is None:
-            return found[::-1] if is_mean_of_batch(call) else None
-        if isclose(divisor, times):
-            found.append(row)
-        elif not isclose(divisor, 1):
-            return None
-    return None
 
 
 def _division_of_gradients(case: Case, first: int, step: int, times: int) -> int | None:
     """A call before the step that divides a gradient by that number."""
     for row in range(first + 1, step):
-        divisor = _divisor(case.dataflow.log.calls[row])
+        divisor = divisor_of(case.dataflow.log.calls[row])
         if divisor is not None and isclose(divisor, times) and case.histories.changes_gradients(row):
             return row
     return None
-
-
-def _divisor(call: Call) -> float | None:
-    """The number by which a call divides a tensor; None if it does something else."""
-    number = number_given(call, "1", "other") if len(call.inputs) == 1 else None
-    return {"div": number, "mul": 1 / number}.get(plain_name(call.function)) if number else None
