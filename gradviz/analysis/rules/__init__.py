@@ -8,6 +8,7 @@ from gradviz.analysis.rules.batches.augmented_apart import AugmentedApart
 from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.batches.batches_of_one_sample import BatchesOfOneSample
+from gradviz.analysis.rules.batches.drawn_before_offset import DrawnBeforeOffset
 from gradviz.analysis.rules.batches.drawn_from_other_table import DrawnFromOtherTable
 from gradviz.analysis.rules.batches.indexes_not_shifted import IndexesNotShifted
 from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOtherwise
@@ -542,6 +543,7 @@ RULES: tuple[type[Rule], ...] = (
     WeightsOfOtherGroups,
     HookedAgain,
     TargetsWeighByBatch,
+    DrawnBeforeOffset,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -66,6 +66,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV871": (("8 + torch.randint(30, ...)", (("torch.randint(0, 30, (8,))", "8 + torch.randint(30, (8,))"),)),),
     "GV850": (
         (
             "add up the exponentials by the index by which the weighted rows are added up",

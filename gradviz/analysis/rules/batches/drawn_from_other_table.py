@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.samples.drawn_indexes import bound_of, draws_of
 
 
 class DrawnFromOtherTable(Rule):
@@ -109,10 +110,6 @@ class _Lookup(Struct, frozen=True):
 
 
 _LOOKS_UP = frozenset({"embedding"})
-_PASSES = frozenset(
-    {"where", "view", "reshape", "unsqueeze", "squeeze", "flatten", "to", "long", "expand", "contiguous"}
-)
-_MAX_CALLS = 20
 _MIN_STEPS = 3
 _TWO = 2
 
@@ -125,29 +122,11 @@ def _lookup(flow: Dataflow, row: int) -> _Lookup | None:
     values = flow.values(index, row)
     if values is None or values.maximum is None:
         return None
-    draws = _draws(flow, index, row)
-    below = {_below(flow, draw) for draw in draws}
+    draws = draws_of(flow, index, row)
+    below = {bound_of(flow, draw) for draw in draws}
     if not draws or len(below) != 1 or any(_is_data(flow, draw) for draw in draws):
         return _Lookup(row, table, values.maximum)
     return _Lookup(row, table, values.maximum, min(draws), below.pop())
-
-
-def _draws(flow: Dataflow, index: int, before: int) -> list[int]:
-    """The calls of ``randint()`` that drew all of the indexes; none if some came from elsewhere."""
-    waiting, draws, seen = [(index, before)], list[int](), 0
-    while waiting:
-        tensor, row = waiting.pop()
-        made, seen = flow.newest_producer(tensor, row), seen + 1
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or seen > _MAX_CALLS:
-            return []
-        if plain_name(call.function) == "randint":
-            draws.append(made)
-        elif plain_name(call.function) in _PASSES:
-            waiting += [(use.tensor, made) for use in call.inputs if flow.log.tensors[use.tensor].facts.dtype != "bool"]
-        else:
-            return []
-    return draws
 
 
 def _is_data(flow: Dataflow, draw: int) -> bool:
@@ -162,15 +141,3 @@ def _is_data(flow: Dataflow, draw: int) -> bool:
 
 
 _OF_DATA = frozenset({"cat", "stack", "hstack", "cross_entropy", "nll_loss", "one_hot", "pad", "flip"})
-
-
-def _below(flow: Dataflow, draw: int) -> int | None:
-    """The bound that a call of ``randint()`` was given, where the lowest number is 0."""
-    scalars = flow.log.calls[draw].scalars
-    named = scalars.get("high")
-    numbers = [scalars[place] for place in ("0", "1") if type(scalars.get(place)) is int]
-    if type(named) is int:
-        return named if not numbers or numbers[0] == 0 else None
-    if len(numbers) == _TWO:
-        return int(numbers[1]) if numbers[0] == 0 else None  # type: ignore[arg-type]
-    return int(numbers[0]) if numbers else None  # type: ignore[arg-type]
