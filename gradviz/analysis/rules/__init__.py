@@ -15,6 +15,7 @@ from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOth
 from gradviz.analysis.rules.batches.noise_drawn_once import NoiseDrawnOnce
 from gradviz.analysis.rules.batches.order_applied_twice import OrderAppliedTwice
 from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOtherwise
+from gradviz.analysis.rules.batches.series_dealt_out import SeriesDealtOut
 from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.batches.sorted_apart import SortedApart
 from gradviz.analysis.rules.batches.split_twice import SplitTwice
@@ -544,6 +545,7 @@ RULES: tuple[type[Rule], ...] = (
     HookedAgain,
     TargetsWeighByBatch,
     DrawnBeforeOffset,
+    SeriesDealtOut,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

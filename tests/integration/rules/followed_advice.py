@@ -67,6 +67,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV871": (("8 + torch.randint(30, ...)", (("torch.randint(0, 30, (8,))", "8 + torch.randint(30, (8,))"),)),),
+    "GV872": (("series.view(6, -1).t()", (("series.view(-1, 6)", "series.view(6, -1).t()"),)),),
     "GV850": (
         (
             "add up the exponentials by the index by which the weighted rows are added up",
