@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 from statistics import median
 
 from msgspec import Struct
@@ -138,13 +137,17 @@ class _Targets(Struct, frozen=True):
 
 def _targets(case: Case, row: int) -> _Targets | None:
     """The targets of a loss: of a class that is ignored, no gradient arrives at any of its scores."""
-    call = case.dataflow.log.calls[row]
+    flow = case.dataflow
+    call = flow.log.calls[row]
     if plain_name(call.function) not in _WITH_CLASSES or len(call.inputs) < _TWO:
         return None
+    target = call.inputs[1]
+    values = flow.values_of(target, row)
+    if values is None or flow.log.tensors[target.tensor].facts.dtype != "int64":
+        return None  # shares of classes, of which none is ignored
     for at in case.nodes_of_call(row):
         node = case.graphs[at.graph].nodes[at.node]
         sent = node.gradients[0] if node.gradients else None
-        target = case.dataflow.log.tensors[call.inputs[1].tensor].facts
-        if node.name.startswith("NllLoss") and sent is not None and target.dtype == "int64":
-            return _Targets(sent.count - sent.zeros, prod(target.shape))
+        if node.name.startswith("NllLoss") and sent is not None:
+            return _Targets(sent.count - sent.zeros, values.count)
     return None
