@@ -93,6 +93,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """The highest that it made of it, if the same or a lower one followed; None as long as it only rises."""
     length: Count | None = None
     """The steps that it was made for: ``total_steps``, ``T_max`` or ``total_iters``."""
+    held_counts: tuple[Count, ...] = ()
+    """The whole numbers that its functions hold, for one that is made with functions of the step, ``LambdaLR``."""
     moves: Count | None = None
     """How often it was stepped, as far as it was looked at."""
     optimizer_steps: Count = 0

@@ -32,8 +32,7 @@ WRONG = (
     "    returns = centred.div(centred.pow(2).mean().sqrt() + 1e-6).add(values)  # HERE",
     "advantages = (advantages - advantages.mean()) * torch.rsqrt(advantages.var() + 1e-8)\n"
     "    returns = advantages + values  # HERE",
-    "scale = 1 / (advantages.std() + 1e-8)\n"
-    "    returns = values + scale * (advantages - advantages.mean())  # HERE",
+    "scale = 1 / (advantages.std() + 1e-8)\n    returns = values + scale * (advantages - advantages.mean())  # HERE",
 )
 RIGHT = (
     f"returns = advantages + values\n    {NORMALIZED}",
