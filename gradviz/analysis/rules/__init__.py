@@ -199,6 +199,8 @@ from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
 from gradviz.analysis.rules.sequences.padding_read_later import PaddingReadLater
 from gradviz.analysis.rules.sequences.path_above_sum import PathAboveSum
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
+from gradviz.analysis.rules.sequences.positions_rounded import PositionsRounded
+from gradviz.analysis.rules.sequences.rotary_pairs import RotaryPairs
 from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
@@ -534,6 +536,8 @@ RULES: tuple[type[Rule], ...] = (
     ComplementOfLogarithm,
     PaddingReadLater,
     DrawnFromOtherTable,
+    PositionsRounded,
+    RotaryPairs,
     GridOfRowsFirst,
     SurvivalCountsItself,
     ClassesInterpolated,

@@ -11,6 +11,18 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV834": (
+        (
+            "torch.arange(n, dtype=torch.float32)",
+            (("dtype=torch.bfloat16)", "dtype=torch.float32)"), (".sin()], dim=-1)", ".sin()], dim=-1).bfloat16()")),
+        ),
+    ),
+    "GV835": (
+        (
+            "torch.cat((angles, angles), dim=-1)",
+            (("angles.repeat_interleave(2, dim=-1)", "torch.cat((angles, angles), dim=-1)"),),
+        ),
+    ),
     "GV843": (
         ("decode the target as well: target * std + mean", (("(decoded, target)", "(decoded, target * std + mean)"),)),
         ("compare the prediction as the model returned it", ((" = model(x) * std + mean", " = model(x)"),)),

@@ -29,8 +29,8 @@ class ScheduleCountsBatches(Rule):
     ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
     fewer, in a program that ran to its end; and schedules whose length, milestones or function the program computes
     with its number of batches in an epoch, also rates that it sets itself; and those that are made for the number of
-    backward calls, of which several make one step, also where the functions of ``LambdaLR`` hold that number. A schedule of another length is left alone: it may be meant for a
-    longer training.
+    backward calls, of which several make one step, also where the functions of ``LambdaLR`` hold that number. A
+    schedule of another length is left alone: it may be meant for a longer training.
 
     Why it matters
     --------------
@@ -91,8 +91,8 @@ class ScheduleCountsBatches(Rule):
         made, counted = case.location_of_site(schedule.call_site), _line_that_counts(case, schedule)
         return self.finding(
             f"{schedule.class_name} of {optimizer_words(optimizer)} is made for {schedule.length or calls:,} steps, as "
-            f"many as there are backward calls, but the optimizer makes {schedule.optimizer_steps:,}, one for {each:,} of "
-            f"them{_rates(optimizer)}",
+            f"many as there are backward calls, but the optimizer makes {schedule.optimizer_steps:,}, one for {each:,} "
+            f"of them{_rates(optimizer)}",
             symptom="grad_wrong",
             why="its length counts batches, and the gradients of several batches are added up for each step",
             fix=f"make it for the steps: divide the number of batches by the {each:,} batches of a step",
