@@ -119,3 +119,7 @@ class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     is_in_order: bool = False
     """Whether it gives the samples of its data set in the order of their indexes: it was told neither to shuffle nor
     any sampler."""
+    weights: Count | None = None
+    """For a ``WeightedRandomSampler``, how many weights it has: it draws indexes below this number."""
+    samples: Count | None = None
+    """For such a sampler, the length of the data set."""

@@ -18,6 +18,7 @@ from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.batches.sorted_apart import SortedApart
 from gradviz.analysis.rules.batches.split_twice import SplitTwice
 from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
+from gradviz.analysis.rules.batches.weights_of_classes_drawn import WeightsOfClassesDrawn
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -538,6 +539,7 @@ RULES: tuple[type[Rule], ...] = (
     DrawnFromOtherTable,
     PositionsRounded,
     RotaryPairs,
+    WeightsOfClassesDrawn,
     GridOfRowsFirst,
     SurvivalCountsItself,
     ClassesInterpolated,

@@ -17,6 +17,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("dtype=torch.bfloat16)", "dtype=torch.float32)"), (".sin()], dim=-1)", ".sin()], dim=-1).bfloat16()")),
         ),
     ),
+    "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
     "GV835": (
         (
             "torch.cat((angles, angles), dim=-1)",
