@@ -197,6 +197,7 @@ from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffe
 from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
+from gradviz.analysis.rules.sequences.padding_mask_unused import PaddingMaskUnused
 from gradviz.analysis.rules.sequences.padding_read_later import PaddingReadLater
 from gradviz.analysis.rules.sequences.path_above_sum import PathAboveSum
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
@@ -540,6 +541,7 @@ RULES: tuple[type[Rule], ...] = (
     PositionsRounded,
     RotaryPairs,
     WeightsOfClassesDrawn,
+    PaddingMaskUnused,
     GridOfRowsFirst,
     SurvivalCountsItself,
     ClassesInterpolated,

@@ -20,8 +20,8 @@ _BY_POSITION = frozenset({
     "linear", "dropout", "relu", "gelu", "silu", "elu", "tanh", "sigmoid", "leaky_relu", "softplus", "layer_norm",
     "softmax", "log_softmax", "logsumexp", "log", "exp", "neg", "square", "pow", "abs", "add", "sub", "mul", "div",
     "squeeze", "unsqueeze", "view", "reshape", "flatten", "transpose", "permute", "contiguous", "clamp", "clone",
-    "getitem", "select",
-    "float", "to", "gather", "take_along_dim", "matmul", "addmm", "sum", "mean", "index_select", *LOSSES_BY_SAMPLE,
+    "getitem", "select", "float", "to", "gather", "take_along_dim", "matmul", "addmm", "sum", "mean", "index_select",
+    *LOSSES_BY_SAMPLE,
 })  # fmt: skip
 """They compute each position by itself, where they keep the positions."""
 _MAX_FOLLOWED = 60
