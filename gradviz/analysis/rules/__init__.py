@@ -168,6 +168,7 @@ from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
 from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
+from gradviz.analysis.rules.reinforcement.estimate_turned_around import EstimateTurnedAround
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
 from gradviz.analysis.rules.reinforcement.levels_along_targets import LevelsAlongTargets
 from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
@@ -542,6 +543,7 @@ RULES: tuple[type[Rule], ...] = (
     RotaryPairs,
     WeightsOfClassesDrawn,
     PaddingMaskUnused,
+    EstimateTurnedAround,
     GridOfRowsFirst,
     SurvivalCountsItself,
     ClassesInterpolated,

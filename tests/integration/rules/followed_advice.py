@@ -19,6 +19,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
     "GV837": (("key_padding_mask=is_padding", (("mix(x, x, x)", "mix(x, x, x, key_padding_mask=is_padding)"),)),),
+    "GV838": (("d = reference - policy", (("d = new - fixed", "d = fixed - new"),)),),
     "GV835": (
         (
             "torch.cat((angles, angles), dim=-1)",
