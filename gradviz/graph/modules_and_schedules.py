@@ -93,8 +93,6 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """The highest that it made of it, if the same or a lower one followed; None as long as it only rises."""
     length: Count | None = None
     """The steps that it was made for: ``total_steps``, ``T_max`` or ``total_iters``."""
-    held_counts: tuple[Count, ...] = ()
-    """The whole numbers that its functions hold, for one that is made with functions of the step, ``LambdaLR``."""
     moves: Count | None = None
     """How often it was stepped, as far as it was looked at."""
     optimizer_steps: Count = 0
@@ -109,6 +107,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     replaced: tuple[Number, Number] | None = None
     """The first learning rate of a step that something else had set, and the one that this schedule put in its place,
     computed from what it had made before."""
+    held_counts: tuple[Count, ...] = ()
+    """The whole numbers that its functions hold, for one that is made with functions of the step, ``LambdaLR``."""
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

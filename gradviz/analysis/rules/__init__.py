@@ -232,6 +232,7 @@ from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormM
 from gradviz.analysis.rules.wrong_data.boxes_of_two_forms import BoxesOfTwoForms
 from gradviz.analysis.rules.wrong_data.complement_of_logarithm import ComplementOfLogarithm
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
+from gradviz.analysis.rules.wrong_data.end_of_sequences_ignored import EndOfSequencesIgnored
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
@@ -544,6 +545,7 @@ RULES: tuple[type[Rule], ...] = (
     WeightsOfClassesDrawn,
     PaddingMaskUnused,
     EstimateTurnedAround,
+    EndOfSequencesIgnored,
     GridOfRowsFirst,
     SurvivalCountsItself,
     ClassesInterpolated,

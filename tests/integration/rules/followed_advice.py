@@ -20,6 +20,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
     "GV837": (("key_padding_mask=is_padding", (("mix(x, x, x)", "mix(x, x, x, key_padding_mask=is_padding)"),)),),
     "GV838": (("d = reference - policy", (("d = new - fixed", "d = fixed - new"),)),),
+    "GV839": (
+        (
+            "pad with an id of its own",
+            (("padding_value=0", "padding_value=19"), ("ids == 0", "ids == 19")),
+        ),
+    ),
     "GV835": (
         (
             "torch.cat((angles, angles), dim=-1)",
