@@ -202,7 +202,6 @@ from gradviz.analysis.rules.sequences.padding_mask_unused import PaddingMaskUnus
 from gradviz.analysis.rules.sequences.padding_read_later import PaddingReadLater
 from gradviz.analysis.rules.sequences.path_above_sum import PathAboveSum
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
-from gradviz.analysis.rules.sequences.positions_rounded import PositionsRounded
 from gradviz.analysis.rules.sequences.rotary_pairs import RotaryPairs
 from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
@@ -236,6 +235,7 @@ from gradviz.analysis.rules.wrong_data.end_of_sequences_ignored import EndOfSequ
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
+from gradviz.analysis.rules.wrong_data.positions_rounded import PositionsRounded
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven

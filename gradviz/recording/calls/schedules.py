@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from gradviz.recording.calls.numbers_in_functions import held_counts
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
+from gradviz.recording.forward.numbers_in_functions import held_counts
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.run.parsed_files import nodes_of
 from gradviz.recording.torch_access.patches import Replacement

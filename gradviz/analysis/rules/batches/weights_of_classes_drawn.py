@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -88,5 +89,5 @@ def _lines_of_samplers(case: Case) -> list[Location]:
         Location(file, node.lineno)
         for file, tree in own_files(case)
         for node in tree.nodes
-        if called_name(node) == "WeightedRandomSampler"
+        if isinstance(node, ast.Call) and called_name(node) == "WeightedRandomSampler"
     ]

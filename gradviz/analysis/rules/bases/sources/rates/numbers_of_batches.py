@@ -60,9 +60,8 @@ def line_that_counts_batches(tree: SourceTree, line: int) -> int | None:
 def _lengths_at(tree: SourceTree, line: int) -> Iterator[ast.expr]:
     """What says how long the schedules are that a line makes."""
     for node in tree.nodes:
-        is_schedule = isinstance(node, ast.Call) and called_name(node) in _LENGTHS
-        if is_schedule and node.lineno <= line <= (node.end_lineno or 0):
-            yield from _length(node)
+        if isinstance(node, ast.Call) and called_name(node) in _LENGTHS:
+            yield from _length(node) if node.lineno <= line <= (node.end_lineno or 0) else ()
 
 
 def _length(call: ast.Call) -> Iterator[ast.expr]:
