@@ -23,8 +23,8 @@ class PaddingMaskUnused(Rule):
     What it finds
     -------------
     A batch of ids that are padded, beside a tensor that says which of them are padding, as ``attention_mask`` does, and
-    that nothing uses; while an attention reads all positions: one without any mask, or one that only hides what comes
-    later though the padding stands in front.
+    that nothing uses; while an attention of the sequences to themselves reads all positions: one without any mask, or
+    one that only hides what comes later though the padding stands in front.
 
     Why it matters
     --------------
@@ -71,7 +71,7 @@ class PaddingMaskUnused(Rule):
         masks = _unused_masks(flow) if lookups else {}
         if not masks:
             return
-        readers = [each for each in attentions(flow) if each.padding is None]
+        readers = [each for each in attentions(flow) if each.is_own and each.padding is None]
         for row in lookups:
             ids = _padded_ids(flow, row)
             mask = None if ids is None else _mask_of(masks, ids, row)
