@@ -131,6 +131,8 @@ class Padding(Struct, frozen=True, array_like=True, gc=False):
     axis: Literal[0, 1] = 1
     """The axis along which the sequences lie."""
     is_at_end: bool = True
+    least: Count = 0
+    """How many of it the longest sequence has: one or more where the id also ends each sequence, or all are padded."""
 
 
 class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, dict=True):

@@ -107,6 +107,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     replaced: tuple[Number, Number] | None = None
     """The first learning rate of a step that something else had set, and the one that this schedule put in its place,
     computed from what it had made before."""
+    held_counts: tuple[Count, ...] = ()
+    """The whole numbers that its functions hold, for one that is made with functions of the step, ``LambdaLR``."""
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -117,3 +119,7 @@ class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     is_in_order: bool = False
     """Whether it gives the samples of its data set in the order of their indexes: it was told neither to shuffle nor
     any sampler."""
+    weights: Count | None = None
+    """For a ``WeightedRandomSampler``, how many weights it has: it draws indexes below this number."""
+    samples: Count | None = None
+    """For such a sampler, the length of the data set."""

@@ -35,6 +35,8 @@ class OwnReference(Struct, frozen=True):
     parameters: tuple[int, ...]
     is_kept: bool = False
     """Whether the reference has parameters that were kept without a copy."""
+    is_adapted: bool = False
+    """Whether parameters that are not trained took part on both sides, as below adapters."""
 
 
 _DISTANCES = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
@@ -67,7 +69,10 @@ def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
             line, other_line = _own_line(flow, second, first), _own_line(flow, first, second)
             trained = tuple(sorted(both.parameters & histories.trained))
             kept = _line_that_kept(flow, second)
-            yield OwnReference(rows[-1], made, kept or line, other_line, len(rows), trained, kept is not None)
+            is_adapted = len(trained) < len(both.parameters)
+            yield OwnReference(
+                rows[-1], made, kept or line, other_line, len(rows), trained, kept is not None, is_adapted
+            )
 
 
 def _line_that_kept(flow: Dataflow, row: int) -> CallSite | None:

@@ -21,6 +21,7 @@ from gradviz.analysis.rules.batches.sorted_apart import SortedApart
 from gradviz.analysis.rules.batches.split_twice import SplitTwice
 from gradviz.analysis.rules.batches.targets_weigh_by_batch import TargetsWeighByBatch
 from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
+from gradviz.analysis.rules.batches.weights_of_classes_drawn import WeightsOfClassesDrawn
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -170,6 +171,7 @@ from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
 from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
+from gradviz.analysis.rules.reinforcement.estimate_turned_around import EstimateTurnedAround
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
 from gradviz.analysis.rules.reinforcement.levels_along_targets import LevelsAlongTargets
 from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
@@ -199,9 +201,11 @@ from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffe
 from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
+from gradviz.analysis.rules.sequences.padding_mask_unused import PaddingMaskUnused
 from gradviz.analysis.rules.sequences.padding_read_later import PaddingReadLater
 from gradviz.analysis.rules.sequences.path_above_sum import PathAboveSum
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
+from gradviz.analysis.rules.sequences.rotary_pairs import RotaryPairs
 from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
@@ -230,9 +234,11 @@ from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormM
 from gradviz.analysis.rules.wrong_data.boxes_of_two_forms import BoxesOfTwoForms
 from gradviz.analysis.rules.wrong_data.complement_of_logarithm import ComplementOfLogarithm
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
+from gradviz.analysis.rules.wrong_data.end_of_sequences_ignored import EndOfSequencesIgnored
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
+from gradviz.analysis.rules.wrong_data.positions_rounded import PositionsRounded
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
@@ -537,6 +543,12 @@ RULES: tuple[type[Rule], ...] = (
     ComplementOfLogarithm,
     PaddingReadLater,
     DrawnFromOtherTable,
+    PositionsRounded,
+    RotaryPairs,
+    WeightsOfClassesDrawn,
+    PaddingMaskUnused,
+    EstimateTurnedAround,
+    EndOfSequencesIgnored,
     GridOfRowsFirst,
     SurvivalCountsItself,
     ClassesInterpolated,

@@ -114,6 +114,7 @@ class CallLogBuilder:
                 last_factor=known.factors[1],
                 replaced=known.replaced,
                 length=known.length,
+                held_counts=known.held_counts,
                 moves=known.moves,
                 optimizer_steps=max(0, known.optimizer_steps),
                 mode=known.mode,

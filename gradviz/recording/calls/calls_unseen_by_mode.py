@@ -207,6 +207,16 @@ _LOADER_IS_MADE = "python.data_loader"
 _MAX_LOADERS = 1_000
 
 
+def _weights_and_samples(sampler: Any, data: Any) -> tuple[int | None, int | None]:
+    """How many weights a sampler has that draws with weights, and how many samples there are."""
+    if not isinstance(sampler, torch.utils.data.WeightedRandomSampler):
+        return None, None
+    try:
+        return len(sampler.weights), len(data)
+    except Exception:  # What the program's own classes raise is for the program to see.
+        return None, None
+
+
 class ModuleMakers:
     """Adds a row with the line that made each ``torch.nn.Module``, between `start` and `stop`.
 
@@ -252,7 +262,8 @@ class ModuleMakers:
             is_in_order = not given.get("shuffle") and given.get("sampler") is given.get("batch_sampler") is None
             is_in_order &= not isinstance(given.get("dataset"), torch.utils.data.IterableDataset)
             row = writer.locate(Row("torch.utils.data.DataLoader"), frame)
-            self.loaders.append((MadeLoader(is_in_order=is_in_order), row.stack))
+            weights, samples = _weights_and_samples(given.get("sampler"), given.get("dataset"))
+            self.loaders.append((MadeLoader(None, is_in_order, weights, samples), row.stack))
 
     def row_of(self, module: Any) -> Row | None:
         """The row of a module, if it was made between `start` and `stop`."""

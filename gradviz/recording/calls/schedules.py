@@ -19,6 +19,7 @@ import torch
 
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
+from gradviz.recording.forward.numbers_in_functions import held_counts
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.run.parsed_files import nodes_of
 from gradviz.recording.torch_access.patches import Replacement
@@ -68,6 +69,8 @@ class KnownSchedule:
     idle_moves: int = 0
     is_alive: bool = False
     length: int | None = None
+    held_counts: tuple[int, ...] = ()
+    """Whole numbers in the functions that compute its factors."""
     factors: tuple[float | None, float | None] = (None, None)
     """The first and the last of one that goes from one factor to another."""
     steps_before: int = 0
@@ -188,6 +191,7 @@ class Schedules:
                     weakref.ref(schedule), type(schedule).__name__, self._find_optimizer(optimizer), row.stack, rates
                 )
                 known.length = _length_of(schedule)
+                known.held_counts = held_counts(vars(schedule).get("lr_lambdas"))
                 known.factors = _factor_in(schedule, "start_factor"), _factor_in(schedule, "end_factor")
                 known.steps_before = known.optimizer.turns.steps
                 known.mode = _mode_of(schedule)

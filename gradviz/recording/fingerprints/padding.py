@@ -24,16 +24,16 @@ def padding_of(ids: torch.Tensor) -> Padding | None:
 
     >>> ids = torch.tensor([[5, 3, 4, 7, 6], [2, 9, 3, 0, 0], [8, 1, 4, 0, 0], [2, 1, 0, 0, 0], [7, 4, 8, 5, 0]])
     >>> padding_of(ids)
-    Padding(value=0, count=8, of=25, axis=1, is_at_end=True)
+    Padding(value=0, count=8, of=25, axis=1, is_at_end=True, least=0)
     >>> padding_of(ids.t().flip(0))
-    Padding(value=0, count=8, of=25, axis=0, is_at_end=False)
+    Padding(value=0, count=8, of=25, axis=0, is_at_end=False, least=0)
     >>> padding_of(ids.sort().values.flip(1)), padding_of(ids % 3)
     (None, None)
 
     Columns in which nothing counts, because a language model has no target there, are left out.
 
     >>> padding_of(torch.cat([ids[:, 1:], torch.full((5, 1), -100)], dim=1))
-    Padding(value=0, count=8, of=20, axis=1, is_at_end=True)
+    Padding(value=0, count=8, of=20, axis=1, is_at_end=True, least=0)
     """
     counts = ids != IGNORED_CLASS
     ids = ids[counts.any(1)][:, counts.any(0)]
@@ -43,12 +43,13 @@ def padding_of(ids: torch.Tensor) -> Padding | None:
         lines = ids if axis else ids.t()
         found = _padding_at_end(lines if is_at_end else lines.flip(1))
         if found is not None:
-            return Padding(*found, ids.numel(), axis, is_at_end)
+            value, count, least = found
+            return Padding(value, count, ids.numel(), axis, is_at_end, least)
     return None
 
 
-def _padding_at_end(lines: torch.Tensor) -> tuple[int, int] | None:
-    """The id that pads rows at their ends, and how many of it do."""
+def _padding_at_end(lines: torch.Tensor) -> tuple[int, int, int] | None:
+    """The id that pads rows at their ends, how many of it do, and how many do in each row at least."""
     value = lines[:, -1].mode().values
     has_it = lines == value
     if int(has_it[:, -1].sum()) * 2 < len(lines):
@@ -58,12 +59,13 @@ def _padding_at_end(lines: torch.Tensor) -> tuple[int, int] | None:
     is_elsewhere = int(has_it.sum()) - count > _MAX_ELSEWHERE * (total - count)
     if count < _MIN_PART * total or is_elsewhere or len(set(runs.tolist())) < _MIN_LENGTHS:
         return None
-    return (int(value), count) if _are_unsorted(lines, runs) else None
+    return (int(value), count, int(runs.min())) if _are_unsorted(lines, runs) else None
 
 
 def _are_unsorted(lines: torch.Tensor, runs: torch.Tensor) -> bool:
-    """Whether what stands before the runs is in no order: rows that were sorted end with runs of the largest id."""
+    """Whether what stands before the runs, up to their first id, is in no order: rows that were sorted end with runs of
+    the largest id, or the smallest."""
     steps = lines.diff(dim=1)
-    inside = torch.arange(1, lines.shape[1]) < (lines.shape[1] - runs).unsqueeze(1)
+    inside = torch.arange(1, lines.shape[1]) <= (lines.shape[1] - runs).unsqueeze(1)
     both = ((steps > 0) & inside).any(1) & ((steps < 0) & inside).any(1)
     return int(both.sum()) >= _MIN_UNSORTED

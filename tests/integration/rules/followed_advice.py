@@ -11,6 +11,27 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV834": (
+        (
+            "torch.arange(n, dtype=torch.float32)",
+            (("dtype=torch.bfloat16)", "dtype=torch.float32)"), (".sin()], dim=-1)", ".sin()], dim=-1).bfloat16()")),
+        ),
+    ),
+    "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
+    "GV837": (("key_padding_mask=is_padding", (("mix(x, x, x)", "mix(x, x, x, key_padding_mask=is_padding)"),)),),
+    "GV838": (("d = reference - policy", (("d = new - fixed", "d = fixed - new"),)),),
+    "GV839": (
+        (
+            "pad with an id of its own",
+            (("padding_value=0", "padding_value=19"), ("ids == 0", "ids == 19")),
+        ),
+    ),
+    "GV835": (
+        (
+            "torch.cat((angles, angles), dim=-1)",
+            (("angles.repeat_interleave(2, dim=-1)", "torch.cat((angles, angles), dim=-1)"),),
+        ),
+    ),
     "GV843": (
         ("decode the target as well: target * std + mean", (("(decoded, target)", "(decoded, target * std + mean)"),)),
         ("compare the prediction as the model returned it", ((" = model(x) * std + mean", " = model(x)"),)),

@@ -98,6 +98,15 @@ for i in range({batches}):
         "sch = schedules.OneCycleLR(opt, 0.1, total_steps=48)  # HERE",
         "sch = schedules.CosineAnnealingLR(opt, 6 * 8)  # HERE",
         "sch = schedules.LinearLR(opt, 1.0, 0.0, total_iters=48)  # HERE",
+        "total = 48\nsch = schedules.LambdaLR(opt, lambda step: 1 - step / total)  # HERE",
+        "from functools import partial\n"
+        "def factor(step, *, warmup, total): return min((step + 1) / warmup, (total - step) / (total - warmup))\n"
+        "sch = schedules.LambdaLR(opt, partial(factor, warmup=3, total=48))  # HERE",
+        "def linear(total):\n    return lambda step: max(0.0, 1 - step / total)\n"
+        "sch = schedules.LambdaLR(opt, linear(48))  # HERE",
+        "class Decay:\n    def __init__(self, steps): self.steps = steps\n"
+        "    def __call__(self, step): return 1 - step / self.steps\n"
+        "sch = schedules.LambdaLR(opt, Decay(48))  # HERE",
     ],
 )
 def test_a_schedule_for_all_batches_of_accumulated_steps_is_told(made: str, tmp_path: Path) -> None:
@@ -109,12 +118,45 @@ def test_a_schedule_for_all_batches_of_accumulated_steps_is_told(made: str, tmp_
     [
         ("sch = schedules.OneCycleLR(opt, 0.1, total_steps=48 // 4)", 48),
         ("sch = schedules.CosineAnnealingLR(opt, 200)", 48),
+        ("total = 48 // 4\nsch = schedules.LambdaLR(opt, lambda step: max(0.1, 1 - step / total))", 48),
+        ("total, each = 48, 4\nsch = schedules.LambdaLR(opt, lambda step: 1 - each * step / total)", 48),
+        (
+            "dim = 48\nsch = schedules.LambdaLR(opt, lambda step: dim**-0.5 * min((step + 1)**-0.5, (step + 1) * 0.1))",
+            40,
+        ),
         # A training that ends before the cycle does.
+        ("total = 48\nsch = schedules.LambdaLR(opt, lambda step: 1 - step / total)", 32),
         ("sch = schedules.OneCycleLR(opt, 0.1, total_steps=48)", 32),
     ],
 )
 def test_a_schedule_for_the_steps_and_a_longer_one_are_right(made: str, batches: int, tmp_path: Path) -> None:
     assert not alarms(HEAD + ACCUMULATED.format(made=made, batches=batches), tmp_path)
+
+
+COUNTED_BEFORE = """
+def schedule_for(opt, total):
+    def factor(step):
+        return 1 - step / max(1, total)
+    return torch.optim.lr_scheduler.LambdaLR(opt, factor)
+data = list(torch.randn(12, 8, 4))
+model = nn.Linear(4, 1)
+opt = torch.optim.AdamW(model.parameters(), lr=0.01)
+total = len(data) * 3  # HERE
+sch = schedule_for(opt, total)
+for epoch in range(3):
+    for i, x in enumerate(data):
+        (model(x).square().mean() / 4).backward()
+        if (i + 1) % 4 == 0:
+            opt.step()
+            sch.step()
+            opt.zero_grad()
+"""
+
+
+def test_the_line_that_counts_batches_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + COUNTED_BEFORE, "schedule_counts_batches", tmp_path)
+    mended = HEAD + COUNTED_BEFORE.replace("len(data) * 3", "len(data) // 4 * 3")
+    assert not alarms(mended, tmp_path)
 
 
 LOADER = """

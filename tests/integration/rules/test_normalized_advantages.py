@@ -30,12 +30,17 @@ WRONG = (
     "spread, mean = torch.std_mean(advantages)\n    returns = torch.add((advantages - mean) / spread, values)  # HERE",
     "centred = advantages - advantages.mean()\n"
     "    returns = centred.div(centred.pow(2).mean().sqrt() + 1e-6).add(values)  # HERE",
+    "advantages = (advantages - advantages.mean()) * torch.rsqrt(advantages.var() + 1e-8)\n"
+    "    returns = advantages + values  # HERE",
+    "scale = 1 / (advantages.std() + 1e-8)\n    returns = values + scale * (advantages - advantages.mean())  # HERE",
 )
 RIGHT = (
     f"returns = advantages + values\n    {NORMALIZED}",
     "returns = (rewards - rewards.mean()) / rewards.std() + values",
     "spread, mean = torch.std_mean(advantages)\n    scaled = (advantages - mean) / spread\n"
     "    returns = scaled * spread + mean + values",
+    "returns = advantages + values\n    advantages = (advantages - advantages.mean()) * torch.rsqrt(advantages.var())",
+    "returns = (advantages - advantages.mean()) * advantages.var().clamp(0.5, 2) + values",
     f"returns = rewards.flip(0).cumsum(0).flip(0)\n    {NORMALIZED}\n    print((advantages + values).mean())",
 )
 

@@ -129,15 +129,28 @@ def _normalizing(flow: Dataflow, row: int) -> int | None:
 
 
 def _is_normalization(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call divides ``x - x.mean()`` by a spread."""
-    if plain_name(call.function) != "div" or len(call.inputs) != _BOTH:
+    """Whether a call divides ``x - x.mean()`` by a spread, or multiplies it by one over a spread."""
+    name = plain_name(call.function)
+    if name not in _SCALES or len(call.inputs) != _BOTH:
         return False
-    centred, spread = call.inputs
-    made = value_maker(flow, centred.tensor, row)
+    pairs = (call.inputs, call.inputs[::-1]) if name == "mul" else (call.inputs,)
+    return any(_is_centred(flow, row, one.tensor) and _is_spread(flow, row, other.tensor, name) for one, other in pairs)
+
+
+_SCALES = frozenset({"div", "mul"})
+_INVERSES = frozenset({"rsqrt", "reciprocal", "rdiv", "rtruediv", "div", "pow"})
+
+
+def _is_centred(flow: Dataflow, row: int, tensor: int) -> bool:
+    made = value_maker(flow, tensor, row)
     if made is None or plain_name(made[1].function) != "sub" or len(made[1].inputs) != _BOTH:
         return False
     mean = flow.makers(made[1].inputs[1].tensor, made[0], _MAX_AROUND)
-    around = flow.makers(spread.tensor, row, _MAX_AROUND)
-    return any(plain_name(each.function) in _MEANS for _, each in mean) and any(
-        plain_name(each.function) in _SPREADS for _, each in around
-    )
+    return any(plain_name(each.function) in _MEANS for _, each in mean)
+
+
+def _is_spread(flow: Dataflow, row: int, tensor: int, name: str) -> bool:
+    """Whether it is a spread, or, where it multiplies, one over a spread."""
+    around = [plain_name(each.function) for _, each in flow.makers(tensor, row, _MAX_AROUND)]
+    is_inverse = name == "div" or any(each in _INVERSES for each in around)
+    return is_inverse and any(each in _SPREADS for each in around)

@@ -9,7 +9,10 @@ from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import length_counts_batches
+from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import (
+    length_counts_batches,
+    line_that_counts_batches,
+)
 from gradviz.analysis.rules.bases.sources.rates.rates_by_hand import rates_for_epochs
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import line_that_steps_this
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
@@ -26,8 +29,8 @@ class ScheduleCountsBatches(Rule):
     ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
     fewer, in a program that ran to its end; and schedules whose length, milestones or function the program computes
     with its number of batches in an epoch, also rates that it sets itself; and those that are made for the number of
-    backward calls, of which several make one step. A schedule of another length is left alone: it may be meant for a
-    longer training.
+    backward calls, of which several make one step, also where the functions of ``LambdaLR`` hold that number. A
+    schedule of another length is left alone: it may be meant for a longer training.
 
     Why it matters
     --------------
@@ -85,15 +88,17 @@ class ScheduleCountsBatches(Rule):
     def _of_accumulated(self, case: Case, schedule: Schedule, calls: int) -> Finding:
         optimizer = case.dataflow.log.optimizers[schedule.optimizer]
         each = round(calls / schedule.optimizer_steps)
+        made, counted = case.location_of_site(schedule.call_site), _line_that_counts(case, schedule)
         return self.finding(
-            f"{schedule.class_name} of {optimizer_words(optimizer)} {_made_for(schedule)}, as many as there are "
-            f"backward calls, but the optimizer makes {schedule.optimizer_steps:,}, one for {each:,} of "
-            f"them{_rates(optimizer)}",
+            f"{schedule.class_name} of {optimizer_words(optimizer)} is made for {schedule.length or calls:,} steps, as "
+            f"many as there are backward calls, but the optimizer makes {schedule.optimizer_steps:,}, one for {each:,} "
+            f"of them{_rates(optimizer)}",
             symptom="grad_wrong",
             why="its length counts batches, and the gradients of several batches are added up for each step",
             fix=f"make it for the steps: divide the number of batches by the {each:,} batches of a step",
-            location=case.location_of_site(schedule.call_site),
-            evidence={"length": schedule.length, "steps": schedule.optimizer_steps, "backward_calls": calls},
+            location=counted or made,
+            symptom_location=made if counted not in (None, made) else None,
+            evidence={"length": schedule.length or calls, "steps": schedule.optimizer_steps, "backward_calls": calls},
         )
 
     def _by_hand(self, optimizer: LoggedOptimizer, location: Location) -> Finding:
@@ -173,18 +178,41 @@ def _is_for_all_steps(schedule: Schedule) -> bool:
 
 def _backwards_it_counts(case: Case, schedule: Schedule) -> int | None:
     """How many backward calls a schedule was made for, that is stepped with its optimizer, once for several of them."""
-    length, moves, steps = schedule.length, schedule.moves, schedule.optimizer_steps
+    moves, steps = schedule.moves, schedule.optimizer_steps
     histories = case.histories
     held = histories.held_by(schedule.optimizer)
     calls = sum(not held.isdisjoint(reached) for reached in histories.reached_by.values())
     is_stepped_with_it = moves is not None and steps >= _MIN_MOVES and abs(moves - steps) <= 1
-    is_of_length = schedule.class_name in _MADE_FOR_A_LENGTH and length is not None
-    if not is_stepped_with_it or not is_of_length or calls < _TWICE * steps:
+    if not is_stepped_with_it or calls < _TWICE * steps:
         return None
-    return calls if abs((length or 0) - calls) <= _MAX_DIFFERENCE * calls / _STEPS_OF_EACH_MOVE else None
+    lengths = [schedule.length] if schedule.class_name in _MADE_FOR_A_LENGTH else []
+    is_of_length = any(abs(each - calls) <= _MAX_DIFFERENCE * calls / _STEPS_OF_EACH_MOVE for each in lengths if each)
+    return calls if is_of_length or _holds(schedule, calls, case.dataflow.log.optimizers[schedule.optimizer]) else None
+
+
+def _holds(schedule: Schedule, calls: int, optimizer: LoggedOptimizer) -> bool:
+    """Whether the functions of a schedule hold this number, and nothing that makes steps of it; and its rate has not
+    come to an end."""
+    steps, held = schedule.optimizer_steps, schedule.held_counts
+    is_converted = any(each in held for each in (steps, calls // steps, calls // steps + 1))
+    rates = [rate for rate in (*optimizer.highest_rates[:1], *optimizer.learning_rates[:1]) if rate is not None]
+    has_ended = len(rates) == _FIRST_AND_LAST and rates[1] < rates[0] * _LEAST_LEFT
+    return calls in held and not is_converted and not has_ended
+
+
+_FIRST_AND_LAST = 2
+_LEAST_LEFT = 0.2
 
 
 _TWICE = 2
+
+
+def _line_that_counts(case: Case, schedule: Schedule) -> Location | None:
+    """The line that computes its length with the number of batches."""
+    made = case.location_of_site(schedule.call_site)
+    lines = case.capture.sources.get(made.file, {}) if made is not None else {}
+    line = line_that_counts_batches(tree_of(lines), made.line) if made is not None and made.line in lines else None
+    return None if made is None or line is None else Location(made.file, line)
 
 
 def _is_of_batches(case: Case, schedule: Schedule) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import at_line, is_in_library, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -82,7 +82,9 @@ class PaddingInLoss(Rule):
             padding = _padding_of(case, row, target.tensor)
             if padding is not None and is_by_hand:
                 result = shape_of(flow, flow.log.calls[padding].outputs[0].tensor)
-                end = average_of_whole(flow, row, result)
+                end = average_of_whole(
+                    flow, row, _without_first(flow, target.tensor, result), _padded(flow, padding)[0]
+                )
                 # What is told of the average below is not told twice.
                 is_told = end is None or flow.log.calls[end].call_site in unpacked
                 padding = None if is_told else padding
@@ -138,21 +140,24 @@ class PaddingInLoss(Rule):
 
     def _finding(self, case: Case, row: int, padding: int, value: float) -> Finding:
         flow = case.dataflow
-        call, made = flow.log.calls[row], flow.log.calls[padding]
+        call = flow.log.calls[row]
         name, padded = plain_name(call.function), location_of_call(flow, padding)
-        total = sum(shape_of(flow, use.tensor)[0] for use in made.inputs)
-        count = len(made.inputs) * max(shape_of(flow, use.tensor)[0] for use in made.inputs)
+        added, count = _padded(flow, padding)
+        mask = _mask_behind(flow, row) if name in _PICKS else None
+        location = location_of_call(flow, row) if mask is None else location_of_call(flow, mask)
         return self.finding(
-            f"{name}() counts the padding that pad_sequence(){at_line(padded)} added: {count - total:,} of {count:,} "
+            f"{name}() counts the padding that pad_sequence(){at_line(padded)} added: {added:,} of {count:,} "
             "positions of the first batch",
             symptom="grad_wrong",
             why="the model learns to predict the padding, and the positions that matter get less of the gradient",
             fix=f"pass ignore_index={int(value)} to {name}(), or pad the target with {IGNORED_CLASS}"
             if name in _WITH_CLASSES
+            else "multiply by a mask that is also zero where the targets only pad: targets != padding_value"
+            if name in _PICKS
             else f'use {name}(..., reduction="none"), and average over the mask of the real positions',
-            location=location_of_call(flow, row),
+            location=location,
             symptom_location=padded,
-            evidence={"padding": value, "padded": count - total, "positions": count},
+            evidence={"padding": value, "padded": added, "positions": count},
         )
 
 
@@ -160,6 +165,7 @@ _LAYERS = ("CrossEntropyLoss", "NLLLoss")
 _WITH_CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _BY_ELEMENT = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"})
 _BY_HAND = frozenset({"sub", "gather", "take_along_dim"})
+_PICKS = frozenset({"gather", "take_along_dim"})
 _SHAPE_ONLY = frozenset({
     "view", "reshape", "flatten", "getitem", "transpose", "permute", "contiguous", "squeeze", "unsqueeze", "to", "t",
     "T", "float", "long",
@@ -175,6 +181,36 @@ def _padding_of(case: Case, row: int, tensor: int) -> int | None:
         if plain_name(call.function) == "pad_sequence":
             lengths = {shape_of(flow, use.tensor)[:1] for use in call.inputs}
             return maker if len(lengths) > 1 else None
+        if plain_name(call.function) not in _SHAPE_ONLY:
+            return None
+    return None
+
+
+def _padded(flow: Dataflow, padding: int) -> tuple[int, int]:
+    """How many positions ``pad_sequence()`` added, and of how many."""
+    lengths = [shape_of(flow, use.tensor)[0] for use in flow.log.calls[padding].inputs]
+    count = len(lengths) * max(lengths)
+    return count - sum(lengths), count
+
+
+def _without_first(flow: Dataflow, target: int, padded: Shape) -> Shape:
+    """The shape of padded sequences; that of the target, if one position of each was left out to shift them."""
+    shape = shape_of(flow, target)
+    is_shifted = len(shape) > 1 < len(padded) and shape[0] == padded[0] and shape[1] == padded[1] - 1
+    return shape if is_shifted else padded
+
+
+def _mask_behind(flow: Dataflow, row: int) -> int | None:
+    """The call that first made what the picked values are multiplied by."""
+    for _ in range(_MAX_SHAPING):
+        tensor = flow.log.calls[row].outputs[0].tensor
+        row = next(iter(flow.users(tensor, row)), -1)
+        call = flow.log.calls[row] if row >= 0 else None
+        if call is None or not call.outputs:
+            return None
+        if plain_name(call.function) == "mul":
+            other = next((use.tensor for use in call.inputs if not use.requires_grad), None)
+            return None if other is None else flow.first_producer(other, row)
         if plain_name(call.function) not in _SHAPE_ONLY:
             return None
     return None

@@ -30,8 +30,9 @@ class RatioAlwaysOne(Rule):
     ``exp(new - old)`` and ``new / old`` where both have gradients and the same values: these cancel.
     Likewise a difference or divergence of two sides that the trained model computed alike, from the same inputs and
     without a step between, one of them without a gradient: ``reference = policy`` instead of a copy. Where the program
-    calls the model by the same name for both sides, it says so itself. The reference may also be computed with what was
-    kept of the parameters without a copy: ``{name: p.detach() ...}`` for ``functional_call``.
+    calls the model by the same name for both sides, it says so itself, except in a preference between two answers,
+    which would always be one half. The reference may also be computed with what was kept of the parameters without a
+    copy: ``{name: p.detach() ...}`` for ``functional_call``.
 
     Why it matters
     --------------
@@ -77,7 +78,7 @@ class RatioAlwaysOne(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        references = [each for each in own_references(case.histories) if each.is_kept or has_another_name(case, each)]
+        references = [each for each in own_references(case.histories) if _is_no_mere_name(case, each)]
         for reference in references:
             yield self._own_reference(case, reference)
         told = {flow.log.calls[reference.made].call_site for reference in references}
@@ -146,6 +147,9 @@ class RatioAlwaysOne(Rule):
             "holds nothing in place",
             fix="keep copies of the values: p.detach().clone(), or copy.deepcopy(model.state_dict())"
             if reference.is_kept
+            else "compute the reference with the adapters switched off, or with a frozen copy: "
+            "copy.deepcopy(model).requires_grad_(False)"
+            if reference.is_adapted
             else "make the reference a frozen copy before training: copy.deepcopy(model).requires_grad_(False)",
             location=location_of_line(reference.line),
             symptom_location=compared,
@@ -174,6 +178,33 @@ class RatioAlwaysOne(Rule):
 
 
 _MIN_STEPS = 3
+
+
+def _is_no_mere_name(case: Case, reference: OwnReference) -> bool:
+    """Whether the program does not say itself, by calling the model by one name, that both sides are the same; or has
+    no use for it, as a preference that is always one half."""
+    return reference.is_kept or has_another_name(case, reference) or _is_a_preference(case.dataflow, reference.call)
+
+
+def _is_a_preference(flow: Dataflow, row: int) -> bool:
+    """Whether a difference is scaled and compared with another one, and goes into a sigmoid."""
+    tensor, differences = flow.log.calls[row].outputs[0].tensor, 0
+    for _ in range(_MAX_CALLS):
+        row = next(iter(flow.users(tensor, row)), -1)
+        call = flow.log.calls[row] if row >= 0 else None
+        name = "" if call is None else plain_name(call.function)
+        if call is None or name in _SIGMOIDS or name not in _KEEP_ZERO or not call.outputs:
+            return name in _SIGMOIDS and differences > 0
+        differences += name == "sub" and len(call.live_inputs) == _SIDES
+        tensor = call.outputs[0].tensor
+    return False
+
+
+_SIGMOIDS = frozenset({"logsigmoid", "sigmoid", "softplus"})
+_KEEP_ZERO = frozenset(
+    {"sub", "mul", "div", "neg", "sum", "squeeze", "view", "reshape", "getitem", "mean", "unsqueeze"}
+)
+_MAX_CALLS = 10
 
 
 def _cancelled(flow: Dataflow) -> dict[int | None, list[int]]:

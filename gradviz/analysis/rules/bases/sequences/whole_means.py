@@ -20,7 +20,8 @@ _BY_POSITION = frozenset({
     "linear", "dropout", "relu", "gelu", "silu", "elu", "tanh", "sigmoid", "leaky_relu", "softplus", "layer_norm",
     "softmax", "log_softmax", "logsumexp", "log", "exp", "neg", "square", "pow", "abs", "add", "sub", "mul", "div",
     "squeeze", "unsqueeze", "view", "reshape", "flatten", "transpose", "permute", "contiguous", "clamp", "clone",
-    "float", "to", "gather", "take_along_dim", "matmul", "addmm", "sum", "mean", "index_select", *LOSSES_BY_SAMPLE,
+    "getitem", "select", "float", "to", "gather", "take_along_dim", "matmul", "addmm", "sum", "mean", "index_select",
+    *LOSSES_BY_SAMPLE,
 })  # fmt: skip
 """They compute each position by itself, where they keep the positions."""
 _MAX_FOLLOWED = 60
@@ -55,17 +56,18 @@ def means_of_unpacked(flow: Dataflow) -> Iterator[WholeMean]:
             yield WholeMean(end, row, count, prod(shape[:_AXES]))
 
 
-def average_of_whole(flow: Dataflow, row: int, target: Shape) -> int | None:
-    """The call that averages or adds up all positions of what another call makes of a target of sequences."""
+def average_of_whole(flow: Dataflow, row: int, target: Shape, padded: int) -> int | None:
+    """The call that averages or adds up all positions of what another call makes of a target of sequences, or more of
+    them than there would be without those that only pad."""
     out = flow.log.calls[row].outputs
     is_known = bool(out) and len(target) >= _AXES
-    return _end(flow, row, out[0].tensor, target[:_AXES], is_compared=True) if is_known else None
+    return _end(flow, row, out[0].tensor, target[:_AXES], padded, is_compared=True) if is_known else None
 
 
 _AXES = 2
 
 
-def _end(flow: Dataflow, row: int, tensor: int, positions: Shape, *, is_compared: bool) -> int | None:
+def _end(flow: Dataflow, row: int, tensor: int, positions: Shape, padded: int = 0, *, is_compared: bool) -> int | None:
     """The call that averages what is computed of each position; None if something may leave positions out."""
     until = next((each for each in flow.rows_of_kind("backward") if each > row), None)
     kept, compared, end = {tensor}, {tensor} if is_compared else set[int](), None
@@ -75,7 +77,7 @@ def _end(flow: Dataflow, row: int, tensor: int, positions: Shape, *, is_compared
         if call.kind != "operation" or not call.outputs or not given:
             continue
         name, out = plain_name(call.function), call.outputs[0].tensor
-        if len(kept) > _MAX_FOLLOWED or name not in _BY_POSITION or _may_leave_out(flow, user, call):
+        if len(kept) > _MAX_FOLLOWED or name not in _BY_POSITION or _may_leave_out(flow, user, call, positions, padded):
             return None
         shape = shape_of(flow, out)
         is_compared = any(each in compared for each in given) or (
@@ -105,10 +107,12 @@ def _has_target(flow: Dataflow, call: Call, positions: Shape) -> bool:
     return any(not use.requires_grad and _keeps(shape_of(flow, use.tensor), positions) for use in call.inputs)
 
 
-def _may_leave_out(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call multiplies by zeros, or ignores targets of some value."""
+def _may_leave_out(flow: Dataflow, row: int, call: Call, positions: Shape, padded: int) -> bool:
+    """Whether a call multiplies by zeros, or ignores targets of some value; not by fewer zeros than positions pad."""
     name, dead = plain_name(call.function), [use for use in call.inputs if not use.requires_grad]
-    if name in ("mul", "div", "matmul"):
+    if name == "mul":
+        return any(_has_zeros(flow, use, row) and not _has_few_zeros(flow, use, row, positions, padded) for use in dead)
+    if name in ("div", "matmul"):
         return any(_has_zeros(flow, use, row) for use in dead)
     if name not in LOSSES_BY_SAMPLE:
         return False
@@ -125,3 +129,10 @@ def _may_leave_out(flow: Dataflow, row: int, call: Call) -> bool:
 def _has_zeros(flow: Dataflow, use: TensorUse, row: int) -> bool:
     values = flow.values_of(use, row)
     return values is None or values.zeros > 0
+
+
+def _has_few_zeros(flow: Dataflow, use: TensorUse, row: int, positions: Shape, padded: int) -> bool:
+    """Whether a mask of positions has fewer zeros than positions that pad: it leaves others out, as those of a prompt.
+    The last position of each sequence may have been cut off."""
+    values = flow.values_of(use, row)
+    return values is not None and values.count == prod(positions) and values.zeros < padded - positions[0]

@@ -38,14 +38,30 @@ _WRAP = frozenset({"enumerate", "zip", "tqdm", "range", "len", "islice", "iter"}
 
 def length_counts_batches(tree: SourceTree, line: int) -> bool:
     """Whether the schedule that a line makes has a length, or a function of its steps, with a number of batches."""
-    calls = [
-        node
-        for node in tree.nodes
-        if isinstance(node, ast.Call)
-        and called_name(node) in _LENGTHS
-        and node.lineno <= line <= (node.end_lineno or 0)
-    ]
-    return any(_counts_batches(tree, length) for call in calls for length in _length(call))
+    return any(_counts_batches(tree, length) for length in _lengths_at(tree, line))
+
+
+def line_that_counts_batches(tree: SourceTree, line: int) -> int | None:
+    """The line that computes the length of such a schedule with a number of batches.
+
+    >>> tree = SourceTree(dict(enumerate('''total = epochs * len(loader)
+    ... schedule = LambdaLR(optimizer, lambda step: 1 - step / total)
+    ... for epoch in range(epochs):
+    ...     for x, y in loader:
+    ...         step(x, y)
+    ... '''.splitlines(), start=1)))
+    >>> line_that_counts_batches(tree, 2)
+    1
+    """
+    counted = (number for length in _lengths_at(tree, line) for number in numbers_of_batches(tree, length))
+    return next((number.lineno for number in counted if isinstance(number, ast.expr)), None)
+
+
+def _lengths_at(tree: SourceTree, line: int) -> Iterator[ast.expr]:
+    """What says how long the schedules are that a line makes."""
+    for node in tree.nodes:
+        if isinstance(node, ast.Call) and called_name(node) in _LENGTHS:
+            yield from _length(node) if node.lineno <= line <= (node.end_lineno or 0) else ()
 
 
 def _length(call: ast.Call) -> Iterator[ast.expr]:
@@ -133,7 +149,8 @@ def _values(tree: SourceTree) -> Iterator[tuple[str, list[ast.AST]]]:
         if isinstance(target, (ast.Name, ast.Attribute)) and not is_own:  # Not self.total = total.
             found.setdefault(_last(target), []).append(value)
     for key, value, _ in arguments(tree):
-        found.setdefault(key.name, []).append(value)
+        if not (isinstance(value, (ast.Name, ast.Attribute)) and _last(value) == key.name and key.name in found):
+            found.setdefault(key.name, []).append(value)
     for node in tree.nodes:
         if isinstance(node, FUNCTIONS):
             found.setdefault(node.name, []).append(node)

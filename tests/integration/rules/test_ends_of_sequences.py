@@ -1,0 +1,60 @@
+"""Ids that end sequences and also pad them, and labels that leave them out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+MODEL = """
+embed, mix, head = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 20)
+optimizer = torch.optim.Adam([*embed.parameters(), *mix.parameters(), *head.parameters()], lr=0.01)
+END, PAD = 0, {pad}
+for step in range(5):
+    lengths = torch.randint(2, 9 + step, (12,)).tolist()
+    rows = [torch.cat([torch.randint(1, 19, (n,)), torch.tensor([END])]) for n in lengths]
+    width = {width}
+    ids = torch.stack([F.pad(row, (0, width - len(row)), value=PAD) for row in rows])
+    labels = ids.clone()
+    {labels}
+    scores = head(mix(embed(ids))[0])[:, :-1]
+    loss = F.cross_entropy(scores.reshape(-1, 20), labels[:, 1:].reshape(-1){more})
+"""
+MASKED = """attention_mask = torch.stack([F.pad(torch.ones(len(row)), (0, width - len(row))) for row in rows])
+    labels[attention_mask == 0] = -100"""
+LONGEST = "max(len(row) for row in rows)"
+IGNORED = (
+    ("labels[labels == PAD] = -100  # HERE", ""),
+    ("labels = labels.masked_fill(ids.eq(PAD), -100)  # HERE", ""),
+    ("labels = torch.where(ids != PAD, ids, -100)  # HERE", ""),
+    ("pass", ", ignore_index=PAD)  # HERE"),
+)
+
+
+def _script(labels: str, more: str = "", pad: str = "0", width: str = LONGEST) -> str:
+    script = MODEL.format(pad=pad, width=width, labels=labels, more=more.removesuffix(")  # HERE"))
+    if more.endswith("# HERE"):
+        script = script.rstrip() + "  # HERE"
+    return HEAD + script + TRAIN
+
+
+@pytest.mark.parametrize(("labels", "more"), IGNORED)
+def test_ends_that_are_ignored_as_padding_are_told(labels: str, more: str, tmp_path: Path) -> None:
+    assert_first_alarm(_script(labels, more), "end_of_sequences_ignored", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "more", "pad", "width"),
+    [
+        (MASKED, "", "0", LONGEST),
+        ("labels[labels == PAD] = -100", "", "19", LONGEST),
+        ("pass", ", ignore_index=PAD", "19", LONGEST),
+        # All batches have one width, which no sequence reaches.
+        ("labels[labels == PAD] = -100", "", "0", "16"),
+    ],
+)
+def test_ends_that_are_targets_are_right(labels: str, more: str, pad: str, width: str, tmp_path: Path) -> None:
+    found = alarms(_script(labels, more, pad, width), tmp_path)
+    assert "end_of_sequences_ignored" not in {each.cause for each in found}

@@ -1,0 +1,73 @@
+"""Preferences between two answers, measured against a reference that is the policy itself or another model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+POLICY = """
+class Adapted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(6, 6).requires_grad_(False)
+        self.a, self.b = nn.Parameter(torch.randn(2, 6)), nn.Parameter(torch.zeros(6, 2))
+        self.adapts = True
+    def forward(self, x):
+        return self.base(x) + (x @ self.a.T @ self.b.T if self.adapts else 0)
+policy = Adapted()
+optimizer = torch.optim.SGD([policy.a, policy.b], lr=0.1)
+start = copy.deepcopy(policy).requires_grad_(False)
+def score(model, x, y):
+    return model(x).log_softmax(1).gather(1, y).sum(1)
+for step in range(4):
+    x, good, bad = torch.randn(8, 6), torch.randint(0, 3, (8, 4)), torch.randint(2, 6, (8, 4))
+"""
+ITSELF = """
+    pi_good, pi_bad = score(policy, x, good), score(policy, x, bad)
+    with torch.no_grad():
+        ref_good, ref_bad = score(policy, x, good), score(policy, x, bad)  # HERE
+    loss = -F.logsigmoid(0.1 * ((pi_good - ref_good) - (pi_bad - ref_bad))).mean()
+"""
+OTHERS = (
+    """
+    pi_good, pi_bad = score(policy, x, good), score(policy, x, bad)
+    policy.adapts = False
+    with torch.no_grad():
+        ref_good, ref_bad = score(policy, x, good), score(policy, x, bad)
+    policy.adapts = True
+    loss = -F.logsigmoid(0.1 * ((pi_good - ref_good) - (pi_bad - ref_bad))).mean()
+""",
+    """
+    pi_good, pi_bad = score(policy, x, good), score(policy, x, bad)
+    with torch.no_grad():
+        ref_good, ref_bad = score(start, x, good), score(start, x, bad)
+    loss = -F.logsigmoid(0.1 * ((pi_good - ref_good) - (pi_bad - ref_bad))).mean()
+""",
+    """
+    loss = -F.logsigmoid(0.1 * (score(policy, x, good) - score(policy, x, bad))).mean()
+""",
+    """
+    with torch.no_grad():
+        old = score(policy, x, good)
+    ratio = (score(policy, x, good) - old).exp()
+    loss = -(ratio * torch.randn(8)).mean()
+""",
+    """
+    new = score(policy, x, good)
+    with torch.no_grad():
+        old = score(policy, x, good)
+    loss = (new - old).square().mean() - new.mean()
+""",
+)
+
+
+def test_a_reference_that_is_the_policy_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + POLICY + ITSELF + TRAIN, "ratio_always_one", tmp_path)
+
+
+@pytest.mark.parametrize("loss", OTHERS)
+def test_other_references_are_right(loss: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + POLICY + loss + TRAIN, tmp_path)
