@@ -28,7 +28,69 @@ for step in range(6):
     y = x[:, :5].argmax(1)
     scores = model(x)
 """
+WALK = """
+score = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(score.parameters(), lr=0.01)
+links = torch.cat([torch.randint(0, 12, (2, 40)), torch.arange(12).repeat(2, 1)], 1)
+kinds, goal = torch.randn(52, 3), torch.rand(5, 12)
+for step in range(4):
+    e = score(kinds).squeeze(1).exp()
+    p = e / torch.zeros(12).index_add(0, links[0], e)[links[0]]
+"""
+LAPLACIAN = """
+lin, rate = nn.Linear(3, 3), nn.Parameter(torch.tensor(0.1))
+optimizer = torch.optim.Adam([*lin.parameters(), rate], lr=0.01)
+src, dst = torch.randint(0, 9, (2, 40))
+for step in range(4):
+    x = lin(torch.randn(9, 3))
+    own = torch.zeros(9, 3).index_add(0, src, x[src])
+"""
+RANKED = """
+nodes, bias = nn.Embedding(30, 4), nn.Embedding(10, 1)
+optimizer = torch.optim.Adam([*nodes.parameters(), *bias.parameters()], lr=0.01)
+for step in range(5):
+    user, item = torch.randint(0, 30, (16,)) % 10, torch.randperm(20)[:16] + 10
+    other = torch.randint(0, 10, (16,))
+    worse = (nodes(item) * (nodes(other) - nodes(user))).sum(1)
+"""
 MEANT = {
+    "a walk that shares out what each node has": WALK
+    + """
+    now = torch.softmax(torch.randn(5, 12), 1)
+    now = torch.zeros(5, 12).index_add(1, links[1], now[:, links[0]] * p)
+    loss = (now - goal).square().mean()
+""",
+    "a walk that moves charges of both signs twice": WALK
+    + """
+    now = torch.randn(12, 5)
+    for turn in range(2):
+        now = torch.zeros(12, 5).index_add(0, links[1], now[links[0]] * p[:, None])
+    loss = (now - goal.T).square().mean()
+""",
+    "a Laplacian of two sums": LAPLACIAN
+    + """
+    near = torch.zeros(9, 3).index_add(0, src, x[dst])
+    loss = (x - rate * (own - near) - 1).square().mean()
+""",
+    "a Laplacian with a factor": LAPLACIAN
+    + """
+    near = torch.zeros(9, 3).scatter_add(0, src[:, None].expand(-1, 3), x[dst])
+    loss = (x - own + rate * near).square().mean()
+""",
+    "negatives among the users of a table for users and items": RANKED
+    + "    loss = F.softplus(worse).mean() + 0.01 * bias(user).square().mean()\n",
+    "negatives with a bias for users": RANKED
+    + """
+    user = torch.cat([user, item])
+    worse = torch.cat([worse, (nodes(user) * nodes(user.flip(0))).sum(1)])
+    loss = F.softplus(worse).mean() + bias(other).square().mean()
+""",
+    "weights of another error that grow slowly with the loss": CLASSES
+    + """
+    log_p = -F.cross_entropy(scores, y, reduction="none")
+    weight = ((1 - log_p) ** 0.5).detach()
+    loss = -log_p.mean() + (weight * (scores - 1).square().sum(1)).mean()
+""",
     "the value of a policy in a task without end, which no action changes": VALUES.format(
         action="action", cut="_cut", used=""
     ),

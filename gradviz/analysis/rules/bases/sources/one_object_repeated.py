@@ -3,6 +3,9 @@
 >>> tree = SourceTree({1: "layers = [block for _ in range(3)]", 2: "heads = [make(i) for i in range(3)]"})
 >>> [repeated.line for repeated in repeated_objects(tree)]
 [1]
+>>> tree = SourceTree({1: "layers = [block for _ in range(3)]", 2: "towers = {'left': block, 'right': block}"})
+>>> line_that_repeats(tree, 1).line, line_that_repeats(tree, 2)
+(1, None)
 """
 
 from __future__ import annotations
@@ -53,11 +56,28 @@ def line_that_repeats(tree: SourceTree, made: int, *, by_name: bool = False) -> 
 
     Args:
         by_name: take only places that give an object several names of a module.
+
+    Returns:
+        None also where that line has one variable at several places: then it is written there more than once.
     """
+    if not by_name and _is_written_out(tree, made):
+        return None
     found = sorted((each for each in repeated_objects(tree) if each.is_by_name or not by_name), key=_line)
     near = [each for each in found if made <= each.last_line and each.line < made + _LINES_BELOW]
     above = [each for each in reversed(found) if made - _LINES_ABOVE < each.line < made]
     return next(iter(near + above), None) or _behind(tree, found, made)
+
+
+def _is_written_out(tree: SourceTree, line: int) -> bool:
+    """Whether a list, a dict or the arguments of a call on a line have one variable more than once."""
+    for node in tree.nodes:
+        if not isinstance(node, ast.expr) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        parts = node.values if isinstance(node, ast.Dict) else getattr(node, "elts", None) or getattr(node, "args", ())
+        names = [ast.dump(each) for each in parts if isinstance(each, (ast.Name, ast.Attribute))]
+        if len(names) > len(set(names)):
+            return True
+    return False
 
 
 def _line(repeated: RepeatedObject) -> int:
