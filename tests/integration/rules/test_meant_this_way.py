@@ -53,7 +53,46 @@ for step in range(5):
     other = torch.randint(0, 10, (16,))
     worse = (nodes(item) * (nodes(other) - nodes(user))).sum(1)
 """
+FILLED = """
+first, second = (nn.MultiheadAttention(12, 2, batch_first=True) for _ in range(2))
+inner, outer = nn.Linear(3, 12), nn.Linear(12, 3)
+optimizer = torch.optim.Adam(nn.ModuleList([first, second, inner, outer]).parameters(), lr=0.01)
+"""
 MEANT = {
+    "gaps between measurements, which the first attention fills": FILLED
+    + """
+series = [[float("nan") if (7 * i + t * t) % 5 == 0 else 0.1 * i * t for t in range(8)] for i in range(30)]
+series = torch.tensor(series)[..., None].expand(30, 8, 3)
+for step in range(5):
+    part = torch.arange(6 * step, 6 * step + 6)
+    x, seen = series[part].nan_to_num(), ~series[part, :, 0].isnan()
+    h = inner(x)
+    h = h + first(h, h, h, key_padding_mask=~seen)[0]
+    h = h + second(h, h, h)[0]
+    loss = (((outer(h) - x).square().mean(-1)) * seen).mean()
+""",
+    "agents and times by turns, as many of each, with short histories in front": FILLED
+    + """
+for step in range(5):
+    path = torch.randn(5, 6, 6, 3).cumsum(2)
+    known = torch.arange(6) >= 6 - torch.randint(2, 7, (5, 6, 1))
+    h = inner(path * known[..., None]).flatten(0, 1)
+    h = (h + first(h, h, h, key_padding_mask=~known.flatten(0, 1))[0]).view(5, 6, 6, 12)
+    h = h.transpose(1, 2).flatten(0, 1)
+    h = (h + second(h, h, h)[0]).view(5, 6, 6, 12)
+    loss = (outer(h[:, -1]) - path[:, :, -1]).square().mean()
+""",
+    "sequences that are filled up in front": FILLED
+    + """
+for step in range(5):
+    begin = torch.randint(0, 5, (8, 1))
+    begin[0] = 0
+    hidden = ~(torch.arange(8) >= begin)
+    h = inner(torch.randn(8, 8, 3) * ~hidden[..., None])
+    h = second(h, first(h, h, h, key_padding_mask=hidden)[0], h, key_padding_mask=hidden)[0]
+    scores = (h @ h.transpose(1, 2)).masked_fill(hidden[:, None], float("-inf"))
+    loss = (outer(scores.softmax(-1) @ h)[:, -1] - 1).square().mean()
+""",
     "a walk that shares out what each node has": WALK
     + """
     now = torch.softmax(torch.randn(5, 12), 1)
