@@ -59,6 +59,35 @@ inner, outer = nn.Linear(3, 12), nn.Linear(12, 3)
 optimizer = torch.optim.Adam(nn.ModuleList([first, second, inner, outer]).parameters(), lr=0.01)
 """
 MEANT = {
+    "queries that begin with zeros, to which positions are added": """
+class Attend(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+    def forward(self, q, k, v):
+        return (self.q(q) @ self.k(k).transpose(1, 2) / 3).softmax(-1) @ self.v(v)
+own, cross, inner, outer = Attend(), Attend(), nn.Linear(3, 8), nn.Linear(8, 2)
+places = nn.Parameter(torch.randn(4, 8))
+optimizer = torch.optim.Adam([places, *nn.ModuleList([own, cross, inner, outer]).parameters()], lr=0.01)
+for step in range(5):
+    memory = inner(torch.randn(6, 5, 3))
+    h = torch.zeros(6, 4, 8)
+    h = F.layer_norm(h + own(h + places, h + places, h), (8,))
+    h = h + cross(h + places, memory, memory)
+    loss = (outer(h) - 1).square().mean()
+""",
+    "normalizations with a large eps": """
+layers = []
+for _ in range(8):
+    layers += [nn.Linear(16, 16), nn.BatchNorm1d(16, 0.8), nn.LeakyReLU(0.2)]
+model = nn.Sequential(*layers, nn.Linear(16, 1))
+for each in model:
+    if isinstance(each, nn.Linear):
+        nn.init.normal_(each.weight, 0.0, 0.05)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(5):
+    loss = F.binary_cross_entropy_with_logits(model(torch.randn(32, 16)), torch.ones(32, 1))
+""",
     "gaps between measurements, which the first attention fills": FILLED
     + """
 series = [[float("nan") if (7 * i + t * t) % 5 == 0 else 0.1 * i * t for t in range(8)] for i in range(30)]
