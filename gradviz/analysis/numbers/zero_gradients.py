@@ -97,6 +97,9 @@ class UnexplainedZero:
     """Whether it may have begun inside compiled code, where nothing was measured."""
     is_unreached: bool = False
     """Whether no operation leads to it: compiled code sends zeros where uncompiled code sends nothing."""
+    is_added_to_all: bool = False
+    """Whether that node adds it to every row, and sends other gradients that are not zero: what arrives for the rows
+    cancels out in their sum."""
 
 
 class ZeroGradients:
@@ -142,7 +145,9 @@ class ZeroGradients:
                 is_unreached = bool(regions) and leaf.node not in self._targets(leaf.graph)
                 is_hidden = not is_unreached and leaf.node not in self._fed(leaf.graph)
                 is_open = start is None and is_hidden and any(not region.is_measured for region in regions)
-                found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open, is_unreached))
+                number = None if start is None else start.id
+                is_added = start is not None and _adds_to_all(start, leaf.node)
+                found.append(UnexplainedZero(leaf, number, call, is_open, is_unreached, is_added))
         return tuple(found)
 
     def _nodes_with_senders(self, number: int) -> frozenset[int]:
@@ -423,6 +428,15 @@ class ZeroGradients:
                 first = origins.oldest_of_kind(use.tensor, row, _is_constant)
                 return flow.log.calls[first.call].call_site
         return None
+
+
+def _adds_to_all(node: Node, leaf: int) -> bool:
+    """Whether a node adds a leaf to what other gradients than zero went to."""
+    sent = [(edge.target, each) for edge, each in zip(node.edges, node.gradients, strict=False) if edge and each]
+    is_sum = node.name in ("AddmmBackward0", "AddBackward0", "ConvolutionBackward0")
+    return (
+        is_sum and leaf in (target for target, _ in sent) and any(each.norm for target, each in sent if target != leaf)
+    )
 
 
 def _operand(call: Call) -> TensorUse | None:

@@ -59,6 +59,14 @@ inner, outer = nn.Linear(3, 12), nn.Linear(12, 3)
 optimizer = torch.optim.Adam(nn.ModuleList([first, second, inner, outer]).parameters(), lr=0.01)
 """
 MEANT = {
+    "a bias that cancels between two answers, which are scored in one call": """
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(6):
+    better = torch.randint(0, 2, (8, 1))
+    pair = model(torch.randn(8, 2, 4).flatten(0, 1)).view(8, 2)
+    loss = -F.logsigmoid(pair.gather(1, better) - pair.gather(1, 1 - better)).mean()
+""",
     "queries that begin with zeros, to which positions are added": """
 class Attend(nn.Module):
     def __init__(self):
