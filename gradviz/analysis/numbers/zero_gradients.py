@@ -8,7 +8,7 @@ from math import log, prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.analysis.dataflow.call_words import is_in_library
+from gradviz.analysis.dataflow.call_words import is_in_library, plain_name
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
 from gradviz.analysis.dataflow.values.origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
@@ -80,6 +80,8 @@ class ZeroGradient:
     """For the same: the largest gradient that arrived at the node."""
     is_of_library: bool = False
     """Whether a library computes with zeros that it filled in itself: its users cannot change that."""
+    is_start: bool = False
+    """Whether the zeros only begin a sum: something else that trains is added to them before another use."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,9 @@ class UnexplainedZero:
     """Whether it may have begun inside compiled code, where nothing was measured."""
     is_unreached: bool = False
     """Whether no operation leads to it: compiled code sends zeros where uncompiled code sends nothing."""
+    is_added_to_all: bool = False
+    """Whether that node adds it to every row, and sends other gradients that are not zero: what arrives for the rows
+    cancels out in their sum."""
 
 
 class ZeroGradients:
@@ -140,7 +145,9 @@ class ZeroGradients:
                 is_unreached = bool(regions) and leaf.node not in self._targets(leaf.graph)
                 is_hidden = not is_unreached and leaf.node not in self._fed(leaf.graph)
                 is_open = start is None and is_hidden and any(not region.is_measured for region in regions)
-                found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open, is_unreached))
+                number = None if start is None else start.id
+                is_added = start is not None and _adds_to_all(start, leaf.node)
+                found.append(UnexplainedZero(leaf, number, call, is_open, is_unreached, is_added))
         return tuple(found)
 
     def _nodes_with_senders(self, number: int) -> frozenset[int]:
@@ -299,7 +306,8 @@ class ZeroGradients:
         if self._will_move(use, origin):
             return None
         is_of_library = self._is_fill_of_library(origin, row)
-        plain = replace(plain, call=row, operand=values, is_of_library=is_of_library)
+        is_start = self._is_start_of_sum(origin, row)
+        plain = replace(plain, call=row, operand=values, is_of_library=is_of_library, is_start=is_start)
         found = self._by_origin(plain, origin, use)
         fills = (
             fills_of_factors(self._origins, flow, zeros, row, self._is_by_constructor) if _is_by_value(found) else None
@@ -319,11 +327,33 @@ class ZeroGradients:
             use, row = call.live_inputs[0], made
         return None
 
-    def _is_fill_of_library(self, origin: Origin, row: int) -> bool:
-        """Whether zeros are made and used in a library, from no values: masks come of what it was given."""
+    def _is_fill(self, origin: Origin) -> bool:
+        """Whether zeros were made from no values: masks come of what a call was given."""
         made = self._flow.log.calls[origin.call]
-        is_fill = not origin.is_unseen and (not made.inputs or made.function in TAKES_ONLY_THE_SHAPE)
-        return is_fill and is_in_library(self._flow, origin.call) and is_in_library(self._flow, row)
+        return not origin.is_unseen and (not made.inputs or made.function in TAKES_ONLY_THE_SHAPE)
+
+    def _is_fill_of_library(self, origin: Origin, row: int) -> bool:
+        """Whether zeros are made and used in a library."""
+        return self._is_fill(origin) and is_in_library(self._flow, origin.call) and is_in_library(self._flow, row)
+
+    def _is_start_of_sum(self, origin: Origin, row: int) -> bool:
+        """Whether zeros were made anew since the last step, and what trains is added to them that is not computed from
+        them: the queries of a decoder start with zeros, to which positions are added."""
+        flow = self._flow
+        since = flow.step_before(row)
+        if not self._is_fill(origin) or origin.call < since:
+            return False
+        for tensor in flow.sharing_memory(origin.tensor):
+            for user in flow.users(tensor, origin.call):
+                call = flow.log.calls[user]
+                others = [use for use in call.live_inputs if use.tensor != tensor]
+                if (
+                    plain_name(call.function) == "add"
+                    and others
+                    and not any(origin.call in flow.ancestors(use.tensor, user, since) for use in others)
+                ):
+                    return True
+        return False
 
     def _origin_of_zeros(self, tensor: int, row: int) -> Origin:
         """The oldest origin that no constructor of a module made, if there is one: a normalization starts with zeros
@@ -398,6 +428,15 @@ class ZeroGradients:
                 first = origins.oldest_of_kind(use.tensor, row, _is_constant)
                 return flow.log.calls[first.call].call_site
         return None
+
+
+def _adds_to_all(node: Node, leaf: int) -> bool:
+    """Whether a node adds a leaf to what other gradients than zero went to."""
+    sent = [(edge.target, each) for edge, each in zip(node.edges, node.gradients, strict=False) if edge and each]
+    is_sum = node.name in ("AddmmBackward0", "AddBackward0", "ConvolutionBackward0")
+    return (
+        is_sum and leaf in (target for target, _ in sent) and any(each.norm for target, each in sent if target != leaf)
+    )
 
 
 def _operand(call: Call) -> TensorUse | None:

@@ -28,7 +28,145 @@ for step in range(6):
     y = x[:, :5].argmax(1)
     scores = model(x)
 """
+WALK = """
+score = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(score.parameters(), lr=0.01)
+links = torch.cat([torch.randint(0, 12, (2, 40)), torch.arange(12).repeat(2, 1)], 1)
+kinds, goal = torch.randn(52, 3), torch.rand(5, 12)
+for step in range(4):
+    e = score(kinds).squeeze(1).exp()
+    p = e / torch.zeros(12).index_add(0, links[0], e)[links[0]]
+"""
+LAPLACIAN = """
+lin, rate = nn.Linear(3, 3), nn.Parameter(torch.tensor(0.1))
+optimizer = torch.optim.Adam([*lin.parameters(), rate], lr=0.01)
+src, dst = torch.randint(0, 9, (2, 40))
+for step in range(4):
+    x = lin(torch.randn(9, 3))
+    own = torch.zeros(9, 3).index_add(0, src, x[src])
+"""
+RANKED = """
+nodes, bias = nn.Embedding(30, 4), nn.Embedding(10, 1)
+optimizer = torch.optim.Adam([*nodes.parameters(), *bias.parameters()], lr=0.01)
+for step in range(5):
+    user, item = torch.randint(0, 30, (16,)) % 10, torch.randperm(20)[:16] + 10
+    other = torch.randint(0, 10, (16,))
+    worse = (nodes(item) * (nodes(other) - nodes(user))).sum(1)
+"""
+FILLED = """
+first, second = (nn.MultiheadAttention(12, 2, batch_first=True) for _ in range(2))
+inner, outer = nn.Linear(3, 12), nn.Linear(12, 3)
+optimizer = torch.optim.Adam(nn.ModuleList([first, second, inner, outer]).parameters(), lr=0.01)
+"""
 MEANT = {
+    "a bias that cancels between two answers, which are scored in one call": """
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(6):
+    better = torch.randint(0, 2, (8, 1))
+    pair = model(torch.randn(8, 2, 4).flatten(0, 1)).view(8, 2)
+    loss = -F.logsigmoid(pair.gather(1, better) - pair.gather(1, 1 - better)).mean()
+""",
+    "queries that begin with zeros, to which positions are added": """
+class Attend(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+    def forward(self, q, k, v):
+        return (self.q(q) @ self.k(k).transpose(1, 2) / 3).softmax(-1) @ self.v(v)
+own, cross, inner, outer = Attend(), Attend(), nn.Linear(3, 8), nn.Linear(8, 2)
+places = nn.Parameter(torch.randn(4, 8))
+optimizer = torch.optim.Adam([places, *nn.ModuleList([own, cross, inner, outer]).parameters()], lr=0.01)
+for step in range(5):
+    memory = inner(torch.randn(6, 5, 3))
+    h = torch.zeros(6, 4, 8)
+    h = F.layer_norm(h + own(h + places, h + places, h), (8,))
+    h = h + cross(h + places, memory, memory)
+    loss = (outer(h) - 1).square().mean()
+""",
+    "normalizations with a large eps": """
+layers = []
+for _ in range(8):
+    layers += [nn.Linear(16, 16), nn.BatchNorm1d(16, 0.8), nn.LeakyReLU(0.2)]
+model = nn.Sequential(*layers, nn.Linear(16, 1))
+for each in model:
+    if isinstance(each, nn.Linear):
+        nn.init.normal_(each.weight, 0.0, 0.05)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(5):
+    loss = F.binary_cross_entropy_with_logits(model(torch.randn(32, 16)), torch.ones(32, 1))
+""",
+    "gaps between measurements, which the first attention fills": FILLED
+    + """
+series = [[float("nan") if (7 * i + t * t) % 5 == 0 else 0.1 * i * t for t in range(8)] for i in range(30)]
+series = torch.tensor(series)[..., None].expand(30, 8, 3)
+for step in range(5):
+    part = torch.arange(6 * step, 6 * step + 6)
+    x, seen = series[part].nan_to_num(), ~series[part, :, 0].isnan()
+    h = inner(x)
+    h = h + first(h, h, h, key_padding_mask=~seen)[0]
+    h = h + second(h, h, h)[0]
+    loss = (((outer(h) - x).square().mean(-1)) * seen).mean()
+""",
+    "agents and times by turns, as many of each, with short histories in front": FILLED
+    + """
+for step in range(5):
+    path = torch.randn(5, 6, 6, 3).cumsum(2)
+    known = torch.arange(6) >= 6 - torch.randint(2, 7, (5, 6, 1))
+    h = inner(path * known[..., None]).flatten(0, 1)
+    h = (h + first(h, h, h, key_padding_mask=~known.flatten(0, 1))[0]).view(5, 6, 6, 12)
+    h = h.transpose(1, 2).flatten(0, 1)
+    h = (h + second(h, h, h)[0]).view(5, 6, 6, 12)
+    loss = (outer(h[:, -1]) - path[:, :, -1]).square().mean()
+""",
+    "sequences that are filled up in front": FILLED
+    + """
+for step in range(5):
+    begin = torch.randint(0, 5, (8, 1))
+    begin[0] = 0
+    hidden = ~(torch.arange(8) >= begin)
+    h = inner(torch.randn(8, 8, 3) * ~hidden[..., None])
+    h = second(h, first(h, h, h, key_padding_mask=hidden)[0], h, key_padding_mask=hidden)[0]
+    scores = (h @ h.transpose(1, 2)).masked_fill(hidden[:, None], float("-inf"))
+    loss = (outer(scores.softmax(-1) @ h)[:, -1] - 1).square().mean()
+""",
+    "a walk that shares out what each node has": WALK
+    + """
+    now = torch.softmax(torch.randn(5, 12), 1)
+    now = torch.zeros(5, 12).index_add(1, links[1], now[:, links[0]] * p)
+    loss = (now - goal).square().mean()
+""",
+    "a walk that moves charges of both signs twice": WALK
+    + """
+    now = torch.randn(12, 5)
+    for turn in range(2):
+        now = torch.zeros(12, 5).index_add(0, links[1], now[links[0]] * p[:, None])
+    loss = (now - goal.T).square().mean()
+""",
+    "a Laplacian of two sums": LAPLACIAN
+    + """
+    near = torch.zeros(9, 3).index_add(0, src, x[dst])
+    loss = (x - rate * (own - near) - 1).square().mean()
+""",
+    "a Laplacian with a factor": LAPLACIAN
+    + """
+    near = torch.zeros(9, 3).scatter_add(0, src[:, None].expand(-1, 3), x[dst])
+    loss = (x - own + rate * near).square().mean()
+""",
+    "negatives among the users of a table for users and items": RANKED
+    + "    loss = F.softplus(worse).mean() + 0.01 * bias(user).square().mean()\n",
+    "negatives with a bias for users": RANKED
+    + """
+    user = torch.cat([user, item])
+    worse = torch.cat([worse, (nodes(user) * nodes(user.flip(0))).sum(1)])
+    loss = F.softplus(worse).mean() + bias(other).square().mean()
+""",
+    "weights of another error that grow slowly with the loss": CLASSES
+    + """
+    log_p = -F.cross_entropy(scores, y, reduction="none")
+    weight = ((1 - log_p) ** 0.5).detach()
+    loss = -log_p.mean() + (weight * (scores - 1).square().sum(1)).mean()
+""",
     "the value of a policy in a task without end, which no action changes": VALUES.format(
         action="action", cut="_cut", used=""
     ),

@@ -37,6 +37,7 @@ _FIX_PRODUCT = "add logarithms instead of multiplying (logsigmoid, log_softmax, 
 _NORMALIZE = frozenset({
     "NativeLayerNormBackward0", "NativeGroupNormBackward0", "NativeBatchNormBackward0", "FusedRmsNormBackward0",
 })  # fmt: skip
+_BY_WEIGHTS = frozenset({"ConvolutionBackward0", "AddmmBackward0", "MmBackward0"}) | _NORMALIZE
 _WHY_SPREAD = (
     "the derivative of a normalization is one over the spread of what it gets, and that is nearly 0 where all its "
     "values are the same"
@@ -44,6 +45,18 @@ _WHY_SPREAD = (
 _FIX_SPREAD = (
     "give the normalization a larger eps, and keep rows whose values are all the same, such as padding, out: multiply "
     "what each layer returns by the mask"
+)
+
+
+_USUAL_EPS = 1e-2
+"""Normalizations have 1e-3 at most, unless the program says otherwise."""
+_WHY_EPS = (
+    "the normalization between divides by the root of the variance plus eps, and eps is {eps:g}: it does not scale up "
+    "what is small"
+)
+_FIX_EPS = (
+    "nothing, if this trains well, as it often does with Adam; else leave eps out: BatchNorm2d(c, 0.8) sets eps, not "
+    "the momentum"
 )
 
 
@@ -122,10 +135,15 @@ class SteepChain(Rule):
         why, fix = (_WHY_PRODUCT, _FIX_PRODUCT) if whole.is_from_loss else (self.why, self.fix)
         if culprit.operation in _NORMALIZE and self.symptom == "exploding":
             why, fix = _WHY_SPREAD, _FIX_SPREAD
+        is_by_weights = self.symptom == "vanishing" and culprit.operation in _BY_WEIGHTS
+        eps = _large_eps(case, number) if is_by_weights else None
+        if eps is not None:
+            why, fix = _WHY_EPS.format(eps=eps), _FIX_EPS
+        is_as_made = eps is not None or _is_recurrence_as_made(case, number, culprit)
         location = _line_to_change(case, number, culprit) or own_line
         return self.finding(
             self.verdict(culprit, whole),
-            severity="note" if _is_recurrence_as_made(case, number, culprit) else self.severity,
+            severity="note" if is_as_made else self.severity,
             symptom=self.symptom,
             why=why,
             fix=fix,
@@ -189,6 +207,18 @@ def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:
     rows = [row for node in culprit.nodes if (row := flow.call_of_node(graph.nodes[node])) is not None]
     first = {use.tensor: row for row in reversed(rows) for use in flow.log.calls[row].inputs if use.is_live_leaf}
     return not any(is_set_by_hand(flow, first_writes(flow, weight, row)) for weight, row in first.items())
+
+
+def _large_eps(case: Case, number: int) -> float | None:
+    """The eps of a normalization of a graph, where the program gave it one that is not small."""
+    flow, found = case.dataflow, list[float]()
+    for node in case.graphs[number].nodes:
+        row = flow.call_of_node(node) if node.name in _NORMALIZE else None
+        given = None if row is None else flow.log.calls[row].scalars
+        eps = None if given is None else given.get("eps", given.get("7", given.get("4")))
+        if isinstance(eps, float) and eps > _USUAL_EPS:
+            found.append(eps)
+    return max(found, default=None)
 
 
 _RECURRENT = frozenset({"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"})

@@ -87,11 +87,13 @@ class ZeroGradientRule(Rule):
             location = wrong_use[0]
         return self.finding(
             f"{together(zero.leaves)} got a gradient of exactly zero {self._says(case, zero)}",
-            severity="note" if zero.is_of_library else self.severity,
+            severity="note" if zero.is_of_library or zero.is_start else self.severity,
             symptom="grad_zero",
             why=self.why(zero, operation),
             fix=_OF_LIBRARY
             if zero.is_of_library
+            else _OF_START
+            if zero.is_start
             else wrong_use[1]
             if wrong_use is not None
             else self.fix(zero, operation)
@@ -155,6 +157,12 @@ _SMALLER_STEPS = (
 
 
 _OF_LIBRARY = "nothing, if that model is meant to begin with zeros there; else it has an option, or a newer version"
+
+
+_OF_START = (
+    "nothing, if these zeros are only to begin a sum, as queries of a decoder do to which positions are added; else "
+    "give them values"
+)
 
 
 def _evidence(zero: ZeroGradient) -> dict[str, Attribute]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -23,7 +23,8 @@ class DrawnFromOtherTable(Rule):
     What it finds
     -------------
     Indexes that ``randint()`` draws below the number of rows of one embedding, and that look up another embedding with
-    more rows, at every step, where data look up rows of it beyond that number.
+    more rows, at every step, where data look up rows of it beyond that number. One table for two kinds, of which the
+    first ones are drawn, is left alone, as far as each look-up takes one kind.
 
     Why it matters
     --------------
@@ -66,10 +67,12 @@ class DrawnFromOtherTable(Rule):
         lookups = [each for row, call in calls_named(flow, _LOOKS_UP) if (each := _lookup(flow, row)) is not None]
         highest: dict[int, float] = defaultdict(float)
         drawn: dict[tuple[int | None, int], list[_Lookup]] = defaultdict(list)
+        of_draws: dict[int, set[int]] = defaultdict(set)
         for each in lookups:
             highest[each.table] = max(highest[each.table], each.highest)
             if each.draw is not None:
                 drawn[flow.log.calls[each.draw].call_site, each.table].append(each)
+                of_draws[each.draw].add(each.table)
         rows = {table: shape_of(flow, table)[0] for table in highest}
         told = set[int | None]()
         for (line, table), found in drawn.items():
@@ -77,6 +80,10 @@ class DrawnFromOtherTable(Rule):
             other = next((each for each in rows if each != table and {rows[each]} == below), None)
             is_beyond = all(each.below is not None and each.below <= highest[table] < rows[table] for each in found)
             steps = {flow.step_before(each.row) for each in found}
+            if any(other in of_draws[each.draw] for each in found if each.draw is not None):
+                continue  # both have rows for what is drawn, and the larger one has more behind them
+            if other is not None and _is_joined(lookups, table, rows[other]):
+                continue
             if other is not None and is_beyond and len(steps) >= _MIN_STEPS and line not in told:
                 told.add(line)
                 yield self._finding(flow, found[-1], other)
@@ -101,12 +108,20 @@ class DrawnFromOtherTable(Rule):
 class _Lookup(Struct, frozen=True):
     row: int
     table: int
-    highest: float
+    lowest: float
     """Of its indexes."""
+    highest: float
     draw: int | None = None
     """The call that drew its indexes, if one did."""
     below: int | None = None
     """The number below which it drew them."""
+
+
+def _is_joined(lookups: Sequence[_Lookup], table: int, size: int) -> bool:
+    """Whether data look up rows below a number at one time, and rows behind it at another: two tables in one."""
+    of_data = [each for each in lookups if each.table == table and each.draw is None]
+    are_split = all(each.highest < size or each.lowest >= size for each in of_data)
+    return are_split and any(each.highest < size for each in of_data)
 
 
 _LOOKS_UP = frozenset({"embedding"})
@@ -125,8 +140,8 @@ def _lookup(flow: Dataflow, row: int) -> _Lookup | None:
     draws = draws_of(flow, index, row)
     below = {bound_of(flow, draw) for draw in draws}
     if not draws or len(below) != 1 or any(_is_data(flow, draw) for draw in draws):
-        return _Lookup(row, table, values.maximum)
-    return _Lookup(row, table, values.maximum, min(draws), below.pop())
+        return _Lookup(row, table, values.minimum or 0, values.maximum)
+    return _Lookup(row, table, values.minimum or 0, values.maximum, min(draws), below.pop())
 
 
 def _is_data(flow: Dataflow, draw: int) -> bool:

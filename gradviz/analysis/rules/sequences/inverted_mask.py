@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above, names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
 from gradviz.analysis.rules.bases.sequences.attention.hiding_masks import HIDING, mask_of
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
 from gradviz.graph.call_log import Call
@@ -209,9 +210,29 @@ def _is_true_for_real(case: Case, row: int, call: Call, name: str) -> bool | Non
     if sides is None:
         return None
     is_position = [_is_positions(case, maker, tensor) for tensor, maker in sides]
-    if is_position.count(True) != 1:
+    if is_position.count(True) != 1 or _may_be_starts(case.dataflow, *sides[is_position.index(False)]):
         return None
     return (name in ("lt", "le")) == is_position[0]
+
+
+def _may_be_starts(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether numbers may say where sequences begin that are filled up in front: what is left of a number, or 0."""
+    for made, call in flow.makers(tensor, row, _MAX_FOLLOWED):
+        name = plain_name(call.function)
+        if name in ("sub", "rsub") and len(call.inputs) == 1:
+            return is_number_first(call)
+        if name == "sub" and not _is_longest(flow, call.inputs[-1].tensor, made):
+            return _is_longest(flow, call.inputs[0].tensor, made)
+        if name not in _SHAPE_ONLY:
+            break
+    values = flow.values(tensor, row)
+    return values is not None and values.minimum == 0
+
+
+def _is_longest(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a tensor is one number, such as the largest length."""
+    values = flow.values(tensor, row)
+    return values is not None and values.count == 1
 
 
 def _sides(case: Case, row: int, call: Call) -> list[tuple[int, int]] | None:

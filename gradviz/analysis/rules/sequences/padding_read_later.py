@@ -22,7 +22,8 @@ class PaddingReadLater(Rule):
     Attention without any mask over the results of an attention of the same positions that had one for padding: a
     decoder without ``memory_key_padding_mask`` behind an encoder that has ``src_key_padding_mask``, a second layer that
     does not get the mask of the first, queries that collect what an encoder computed. Calls of
-    ``nn.MultiheadAttention`` and ``scaled_dot_product_attention``, and attention that is written out.
+    ``nn.MultiheadAttention`` and ``scaled_dot_product_attention``, and attention that is written out. It is a note
+    where the mask was not made of ids or lengths: the first attention may fill gaps that it hides.
 
     Why it matters
     --------------
@@ -93,17 +94,22 @@ class PaddingReadLater(Rule):
             location=here,
             symptom_location=masked if masked != here else None,
             evidence={"positions": attention.length},
+            severity=self.severity if _is_of_sequences(flow, before) else "note",
         )
 
 
 _PAIR = 2
 _MAX_MAKERS = 60
+_COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_WHOLE_NUMBERS = frozenset({"int64", "int32", "int16", "int8", "uint8"})
 _JOIN = frozenset({"cat", "stack", "gather", "index_select", "take_along_dim", "masked_select", "where", "masked_fill"})
 
 
 def _padded_before(flow: Dataflow, attention: Attention, padded: dict[int, Attention]) -> Attention | None:
     """The attention with a mask of padding that made the keys, position by position, with nothing that hides any."""
     for row, call in flow.makers_above(attention.keys, attention.row, _MAX_MAKERS, _of_same_positions):
+        if any(shape_of(flow, use.tensor)[1:-1].count(attention.length) > 1 for use in call.outputs):
+            return None  # two axes of one length, as agents and times: attention may go along them by turns
         found = padded.get(row)
         if found is not None:
             return found if found.length == attention.length else None
@@ -122,3 +128,19 @@ def _may_hide(flow: Dataflow, call: Call) -> bool:
     """Whether a call multiplies by something without a gradient that may be a mask."""
     others = (use for use in call.inputs if not use.requires_grad)
     return plain_name(call.function) == "mul" and any(shape_of(flow, use.tensor) not in ((), (1,)) for use in others)
+
+
+def _is_of_sequences(flow: Dataflow, attention: Attention) -> bool:
+    """Whether a mask was made of ids or lengths. Others may mark gaps between values, which the first layer fills."""
+    mask = attention.padding
+    above = () if mask is None else flow.makers_above(mask, attention.row, _MAX_MAKERS, _made_of)
+    for _, call in above:
+        name, dtypes = plain_name(call.function), (flow.log.tensors[use.tensor].facts.dtype for use in call.inputs)
+        if name in ("arange", "pad_sequence") or (name in _COMPARE and any(each in _WHOLE_NUMBERS for each in dtypes)):
+            return True
+    return False
+
+
+def _made_of(call: Call) -> Iterable[TensorUse]:
+    """What the values of a result are: not the indexes that choose them."""
+    return call.inputs[:1] if plain_name(call.function) in ("getitem", "index_select") else call.inputs

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from math import prod
+
+from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -24,7 +27,8 @@ class WeightsOfOtherGroups(Rule):
     -------------
     Exponentials that are divided by their sums over the groups of one index, ``e / total[source]``, and that weigh rows
     which ``index_add`` or ``scatter_add`` then adds up by another index, ``target``, where both indexes are two rows or
-    columns of one tensor, as the ends of the edges of a graph are.
+    columns of one tensor, as the ends of the edges of a graph are. Amounts that are never negative are left alone: each
+    node shares out what it has, as in a random walk. It is a note where the same weights are used again and again.
 
     Why it matters
     --------------
@@ -72,14 +76,18 @@ class WeightsOfOtherGroups(Rule):
         flow = case.dataflow
         told = set[Location | None]()
         for rows in calls_in_training(flow, ADDS):
-            found = [_other_sum(flow, row) for row in rows]
-            if found[-1] is not None and all(each is not None for each in found):
-                finding = self._finding(flow, rows[-1], found[-1])
-                if finding.location not in told:
-                    told.add(finding.location)
-                    yield finding
+            found = [each for row in rows if (each := _other_sum(flow, row)) is not None]
+            if len(found) < len(rows) or all(
+                _shares_out(flow, row, each) for row, each in zip(rows, found, strict=True)
+            ):
+                continue
+            finding = self._finding(flow, rows[-1], found[-1], is_walk=_is_walk(flow, rows, found))
+            if finding.location not in told:
+                told.add(finding.location)
+                yield finding
 
-    def _finding(self, flow: Dataflow, row: int, total: int) -> Finding:
+    def _finding(self, flow: Dataflow, row: int, found: _Weights, *, is_walk: bool) -> Finding:
+        total = found.total
         location, symptom = location_of_line(line_in_function_of(flow, total, row)), location_of_call(flow, row)
         name = plain_name(flow.log.calls[row].function)
         return self.finding(
@@ -92,18 +100,70 @@ class WeightsOfOtherGroups(Rule):
             "torch.zeros(n, 1).index_add(0, target, e)[target]",
             location=location,
             symptom_location=symptom if symptom != location else None,
+            severity="note" if is_walk else self.severity,
         )
+
+
+class _Weights(Struct, frozen=True):
+    division: int
+    """The call that divided the exponentials."""
+    total: int
+    """The call that added up what they were divided by."""
 
 
 ADDS = frozenset({"index_add", "scatter_add"})
 _SUMS = ADDS | {"scatter_reduce"}
 _KEEPS = SHAPE_ONLY | {"dropout", "to", "float", "half", "clamp", "clamp_min", "detach"}
 _MAX_FOLLOWED = 24
+_CHOOSES = frozenset({"getitem", "index_select", "gather"})
+_CUTS_OFF = frozenset({"relu", "relu6", "sigmoid", "softplus", "square"})
 _SIDES = 2
 
 
-def _other_sum(flow: Dataflow, row: int) -> int | None:
-    """The sums by which the weights of what a call adds up were divided, if these are sums over the other index."""
+def _shares_out(flow: Dataflow, row: int, found: _Weights) -> bool:
+    """Whether what is weighed are amounts: never below zero, and not because an activation of a layer cut them off."""
+    factors = list(_factors(flow, row, found))
+    return bool(factors) and all(_is_amount(flow, factor, row) for factor in factors)
+
+
+def _factors(flow: Dataflow, row: int, found: _Weights) -> Iterator[int]:
+    """What a call adds up, apart from the weights."""
+    added = _added(flow.log.calls[row])
+    waiting, count = [] if added is None else [(added.tensor, row)], 0
+    while waiting and count < _MAX_FOLLOWED:
+        count += 1
+        given, before = waiting.pop()
+        made = flow.newest_producer(given, before)
+        call = None if made is None else flow.log.calls[made]
+        if made == found.division:
+            continue
+        name = "" if call is None else plain_name(call.function)
+        if made is not None and call is not None and name in ("mul", "einsum"):
+            waiting += [(use.tensor, made) for use in call.inputs]
+        elif made is not None and call is not None and name in _KEEPS and call.inputs:
+            waiting.append((call.inputs[0].tensor, made))
+        else:
+            yield given
+
+
+def _is_amount(flow: Dataflow, tensor: int, row: int) -> bool:
+    values = flow.values(tensor, row)
+    if values is None or values.minimum is None or values.minimum < 0:
+        return False
+    for _, call in flow.makers(tensor, row, _MAX_FOLLOWED):
+        if plain_name(call.function) not in _KEEPS | _CHOOSES:
+            return plain_name(call.function) not in _CUTS_OFF
+    return True
+
+
+def _is_walk(flow: Dataflow, rows: Sequence[int], found: Sequence[_Weights]) -> bool:
+    """Whether the same weights move what they have moved before, between any two steps."""
+    steps = Counter((each.division, flow.step_before(row)) for row, each in zip(rows, found, strict=True))
+    return min(steps.values()) > 1
+
+
+def _other_sum(flow: Dataflow, row: int) -> _Weights | None:
+    """The weights of what a call adds up, if the sums by which they were divided are over the other index."""
     call = flow.log.calls[row]
     index, added = indexes_of(flow, call), _added(call)
     if index is None or added is None:
@@ -116,7 +176,7 @@ def _other_sum(flow: Dataflow, row: int) -> int | None:
             continue
         _, other = end_of_edges(flow, own, total)
         if end[0] == other[0] and end[1] != other[1]:
-            return total
+            return _Weights(divided, total)
     return None
 
 
@@ -160,6 +220,6 @@ def _sum_taken(flow: Dataflow, row: int, division: Call) -> int | None:
             added = _added(call)
             is_of_rows = added is not None and shape_of(flow, added.tensor)[:1] == rows
             return made if is_of_rows else None
-        if name not in _KEEPS | {"add", "getitem", "index_select", "gather"}:
+        if name not in _KEEPS | _CHOOSES | {"add"}:
             return None
     return None

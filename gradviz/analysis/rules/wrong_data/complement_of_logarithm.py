@@ -66,6 +66,8 @@ class ComplementOfLogarithm(Rule):
             complement = _complement(flow, row, call)
             if plain_name(call.function) == "log1p" and not _meets_another(flow, row):
                 continue  # a loss that grows slowly with large errors
+            if complement is not None and _weighs_another(flow, row, complement[1]):
+                continue
             if complement is not None and flow.has_step_after(row):
                 told.add(call.call_site)
                 yield self._finding(flow, row, *complement)
@@ -116,6 +118,36 @@ def _meets_another(flow: Dataflow, row: int) -> bool:
     """Whether the result is added to, or subtracted from, other results, as log(1 - p) is from log p in log odds."""
     users = (flow.log.calls[user] for use in flow.log.calls[row].outputs for user in flow.users(use.tensor, row))
     return any(plain_name(user.function) in ("add", "sub", "rsub") and len(user.live_inputs) > 1 for user in users)
+
+
+def _weighs_another(flow: Dataflow, row: int, logarithm: int) -> bool:
+    """Whether a power without a gradient weighs what has nothing to do with the probability, as another error."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "pow":
+        return False
+    products = [
+        (user, use.tensor)
+        for tensor in _detached(flow, row)
+        for user in flow.users(tensor, row)
+        if plain_name(flow.log.calls[user].function) == "mul"
+        for use in flow.log.calls[user].live_inputs
+        if use.tensor != tensor
+    ]
+    since = flow.step_before(row)
+    return bool(products) and not any(logarithm in flow.ancestors(other, product, since) for product, other in products)
+
+
+def _detached(flow: Dataflow, row: int) -> Iterator[int]:
+    """Results of a call that have no gradient: its own, or what ``detach()`` makes of it."""
+    for use in flow.log.calls[row].outputs:
+        if not use.requires_grad:
+            yield use.tensor
+        for user in flow.users(use.tensor, row):
+            yield from (
+                made.tensor
+                for made in flow.log.calls[user].outputs
+                if plain_name(flow.log.calls[user].function) == "detach"
+            )
 
 
 def _is_one_minus(call: Call, name: str) -> bool:

@@ -15,6 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.ends_of_edges import End, end_of_edges, indexes_of
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class SummedAtSource(Rule):
@@ -24,7 +25,8 @@ class SummedAtSource(Rule):
     -------------
     Rows that are chosen by one end of the edges (``x[src]``, ``index_select``), perhaps computed with one by one, and
     then added up by the same end (``index_add_``, ``scatter_add_``, ``scatter_reduce_``) into zeros, with nothing of
-    the other end and no data of the edges in them, though another call uses the other end of as many edges.
+    the other end and no data of the edges in them, though another call uses the other end of as many edges. A sum from
+    which that of the neighbours is subtracted, ``D x - A x``, is left alone.
 
     Why it matters
     --------------
@@ -106,6 +108,8 @@ class _Returned(Struct, frozen=True):
 _ADD_UP = frozenset({"index_add", "scatter_add", "scatter_reduce", "index_reduce"})
 _CHOOSE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "embedding"})
 _ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
+_MEET = frozenset({"add", "sub", "rsub"})
+_SCALE = frozenset({"mul", "div", "neg"})
 _MAX_CALLS = 40
 _TWO = 2
 
@@ -142,10 +146,12 @@ def _returned(flow: Dataflow, row: int, ends: dict[tuple[int, int], dict[End, in
     other = next((tensor for each, tensor in of_step.items() if each != end), None)
     if other is None or shape_of(flow, index[0])[:1] != edges:
         return None
-    chosen = _only_chosen_by(flow, source, row, end)
+    chosen, is_all = _chosen_by(flow, source, row)
+    if not is_all or set(chosen) != {end} or _is_degree_of_difference(flow, row, end):
+        return None
     one, two = (name_of(flow.log.tensors[each]) for each in (index[0], other))
     names = (one, two) if one and two else ("src", "dst")
-    return None if chosen is None else _Returned(row, chosen, names, edges[0], bool(call.live_inputs))
+    return _Returned(row, chosen[end], names, edges[0], bool(call.live_inputs))
 
 
 def _is_into_zeros(flow: Dataflow, row: int) -> bool:
@@ -153,27 +159,55 @@ def _is_into_zeros(flow: Dataflow, row: int) -> bool:
     return made is not None and plain_name(flow.log.calls[made].function) in _ZEROS
 
 
-def _only_chosen_by(flow: Dataflow, tensor: int, before: int, end: End) -> int | None:
-    """The call that chose by an end what rows are computed from, if nothing else of each edge is in them."""
-    waiting, seen, chosen = [(tensor, before)], set[int](), None
+def _chosen_by(flow: Dataflow, tensor: int, before: int) -> tuple[dict[End, int], bool]:
+    """The calls that chose, by each end, what rows are computed from, and whether no other data are in them."""
+    waiting, seen, chosen = [(tensor, before)], set[int](), dict[End, int]()
     edges = shape_of(flow, tensor)[:1]
     while waiting:
         each, row = waiting.pop()
         made = flow.newest_producer(each, row)
         if made is None or len(seen) > _MAX_CALLS:
-            return None
+            return chosen, False
         call = flow.log.calls[made]
         if made in seen:
             continue
         seen.add(made)
         index = _index_of(flow, made) if plain_name(call.function) in _CHOOSE and len(call.inputs) >= _TWO else None
         if index is not None:
-            if index[1] != end:
-                return None
-            chosen = made
+            chosen[index[1]] = made
             continue
         of_edges = [use.tensor for use in call.inputs if shape_of(flow, use.tensor)[:1] == edges]
         if not of_edges:
-            return None
+            return chosen, False
         waiting += [(of_edge, made) for of_edge in of_edges]
-    return chosen
+    return chosen, True
+
+
+def _is_degree_of_difference(flow: Dataflow, row: int, end: End) -> bool:
+    """Whether the sum meets one of what the neighbours of the same nodes have, as in the Laplacian: ``D x - A x``."""
+    waiting, count = [(use.tensor, row) for use in flow.log.calls[row].outputs], 0
+    while waiting and count < _MAX_CALLS:
+        count += 1
+        given, after = waiting.pop()
+        for user in flow.users(given, after):
+            call = flow.log.calls[user]
+            others = [use.tensor for use in call.inputs if use.tensor != given]
+            if plain_name(call.function) in _MEET and any(_is_received(flow, other, user, end) for other in others):
+                return True
+            if plain_name(call.function) in _MEET | _SCALE:
+                waiting += [(use.tensor, user) for use in call.outputs]
+    return False
+
+
+def _is_received(flow: Dataflow, tensor: int, before: int, end: End) -> bool:
+    """Whether a tensor is a sum at an end of rows that the other end chose."""
+    for row, call in flow.makers_above(tensor, before, _MAX_CALLS, _scaled):
+        if plain_name(call.function) in _ADD_UP:
+            index, added = _index_of(flow, row), call.inputs[-1].tensor
+            if index is not None and index[1] == end and any(each != end for each in _chosen_by(flow, added, row)[0]):
+                return True
+    return False
+
+
+def _scaled(call: Call) -> tuple[TensorUse, ...]:
+    return call.inputs if plain_name(call.function) in _SCALE else ()

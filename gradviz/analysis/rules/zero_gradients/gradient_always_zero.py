@@ -78,7 +78,7 @@ class GradientAlwaysZero(Rule):
         is_early = steps < MIN_LAST
         # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
         # at zero moves with the next step.
-        is_certain = first.node is not None or first.may_be_inside or first.is_unreached
+        is_certain = (first.node is not None and not _cancels(first)) or first.may_be_inside or first.is_unreached
         may_be_right = first.leaf.is_loss_zero or not is_certain or is_early
         is_alarm = not may_be_right and not trained.isdisjoint(names)
         return self.finding(
@@ -97,12 +97,14 @@ class GradientAlwaysZero(Rule):
 
 
 def _cancels(zero: UnexplainedZero) -> bool:
-    """Whether its paths do not begin at one place, and none of them is hidden."""
-    return zero.node is None and not zero.is_unreached and not zero.may_be_inside and not zero.leaf.is_loss_zero
+    """Whether its paths do not begin at one place, and none of them is hidden; or it is added to all samples."""
+    is_open = zero.node is None and not zero.is_unreached and not zero.may_be_inside
+    return zero.is_added_to_all or (is_open and not zero.leaf.is_loss_zero)
 
 
 def _found(zero: UnexplainedZero) -> str:
-    return ": what arrives on several paths cancels out" if _cancels(zero) else "; cause not found"
+    what = "for the samples" if zero.is_added_to_all else "on several paths"
+    return f": what arrives {what} cancels out" if _cancels(zero) else "; cause not found"
 
 
 def _why(zero: UnexplainedZero) -> str:

@@ -3,6 +3,9 @@
 >>> tree = SourceTree({1: "layers = [block for _ in range(3)]", 2: "heads = [make(i) for i in range(3)]"})
 >>> [repeated.line for repeated in repeated_objects(tree)]
 [1]
+>>> tree = SourceTree({1: "layers = [block for _ in range(3)]", 2: "towers = ModuleDict({'a': block, 'b': block})"})
+>>> line_that_repeats(tree, 1).line, line_that_repeats(tree, 2)
+(1, None)
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ _LINES_ABOVE = 8
 _LINES_BELOW = 6
 _ROUNDS = 3
 _STORE = frozenset({"append", "add_module", "register_module", "setattr", "insert"})
+_CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 _TO_THE_END = frozenset({"append", "insert"})
 _MEANT = ("shar", "tied", "recur")
 
@@ -53,11 +57,37 @@ def line_that_repeats(tree: SourceTree, made: int, *, by_name: bool = False) -> 
 
     Args:
         by_name: take only places that give an object several names of a module.
+
+    Returns:
+        None also where that line has one variable at several places: then it is written there more than once.
     """
+    if not by_name and _is_written_out(tree, made):
+        return None
     found = sorted((each for each in repeated_objects(tree) if each.is_by_name or not by_name), key=_line)
     near = [each for each in found if made <= each.last_line and each.line < made + _LINES_BELOW]
     above = [each for each in reversed(found) if made - _LINES_ABOVE < each.line < made]
     return next(iter(near + above), None) or _behind(tree, found, made)
+
+
+def _is_written_out(tree: SourceTree, line: int) -> bool:
+    """Whether what makes a container on a line is given one variable more than once."""
+    for node in tree.nodes:
+        if isinstance(node, ast.Call) and called_name(node) in _CONTAINERS and _is_on(node, line):
+            given = [part for each in node.args for part in _parts(each)]
+            names = [ast.dump(each) for each in given if isinstance(each, (ast.Name, ast.Attribute))]
+            if len(names) > len(set(names)):
+                return True
+    return False
+
+
+def _is_on(node: ast.expr, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _parts(given: ast.expr) -> list[ast.expr]:
+    if isinstance(given, ast.Dict):
+        return given.values
+    return given.elts if isinstance(given, (ast.List, ast.Tuple)) else [given]
 
 
 def _line(repeated: RepeatedObject) -> int:
