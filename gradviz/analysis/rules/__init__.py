@@ -26,6 +26,7 @@ from gradviz.analysis.rules.cost.other_random_numbers import OtherRandomNumbers
 from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
+from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -538,6 +539,7 @@ RULES: tuple[type[Rule], ...] = (
     SurvivalCountsItself,
     ClassesInterpolated,
     DecodedMeetsEncoded,
+    DivergenceOfWeightsWhole,
     WeightsOfOtherGroups,
     HookedAgain,
     IdleGraph,

@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV844": (("error + divergence / len(data)", (("error + divergence", "error + divergence / len(data)"),)),),
     "GV843": (
         ("decode the target as well: target * std + mean", (("(decoded, target)", "(decoded, target * std + mean)"),)),
         ("compare the prediction as the model returned it", ((" = model(x) * std + mean", " = model(x)"),)),
