@@ -27,6 +27,7 @@ from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
+from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -540,6 +541,7 @@ RULES: tuple[type[Rule], ...] = (
     ClassesInterpolated,
     DecodedMeetsEncoded,
     DivergenceOfWeightsWhole,
+    MeanOfLogDensities,
     WeightsOfOtherGroups,
     HookedAgain,
     IdleGraph,

@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV845": (
+        (
+            "torch.logsumexp(logits.log_softmax(-1) + density, dim=-1)",
+            (("(logits.softmax(-1) * density).sum(-1)", "torch.logsumexp(logits.log_softmax(-1) + density, dim=-1)"),),
+        ),
+    ),
     "GV844": (("error + divergence / len(data)", (("error + divergence", "error + divergence / len(data)"),)),),
     "GV843": (
         ("decode the target as well: target * std + mean", (("(decoded, target)", "(decoded, target * std + mean)"),)),
