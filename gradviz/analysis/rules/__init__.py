@@ -13,6 +13,7 @@ from gradviz.analysis.rules.batches.indexes_not_shifted import IndexesNotShifted
 from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOtherwise
 from gradviz.analysis.rules.batches.noise_drawn_once import NoiseDrawnOnce
 from gradviz.analysis.rules.batches.order_applied_twice import OrderAppliedTwice
+from gradviz.analysis.rules.batches.row_never_trained import RowNeverTrained
 from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOtherwise
 from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.batches.sorted_apart import SortedApart
@@ -542,6 +543,7 @@ RULES: tuple[type[Rule], ...] = (
     DecodedMeetsEncoded,
     DivergenceOfWeightsWhole,
     MeanOfLogDensities,
+    RowNeverTrained,
     WeightsOfOtherGroups,
     HookedAgain,
     IdleGraph,

@@ -11,6 +11,21 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV846": (
+        (
+            "torch.where(torch.rand(len(label)) < 0.1, 3, label)",
+            (
+                (
+                    "model(embed(label)) - label",
+                    "model(embed(torch.where(torch.rand(len(label)) < 0.1, 3, label))) - label",
+                ),
+            ),
+        ),
+        (
+            "put it in front of those of training",
+            (("model(embed(label)) - label", "model(embed(torch.cat([torch.tensor([3]), label[1:]]))) - label"),),
+        ),
+    ),
     "GV845": (
         (
             "torch.logsumexp(logits.log_softmax(-1) + density, dim=-1)",
