@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.batches.accumulation_divided_twice import AccumulationDividedTwice
+from gradviz.analysis.rules.batches.assigned_as_a_whole import AssignedAsAWhole
 from gradviz.analysis.rules.batches.augmented_apart import AugmentedApart
 from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
@@ -544,6 +545,7 @@ RULES: tuple[type[Rule], ...] = (
     DivergenceOfWeightsWhole,
     MeanOfLogDensities,
     RowNeverTrained,
+    AssignedAsAWhole,
     WeightsOfOtherGroups,
     HookedAgain,
     IdleGraph,

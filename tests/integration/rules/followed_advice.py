@@ -11,6 +11,19 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV847": (
+        (
+            "torch.stack(losses, dim=1).min(dim=1).values.mean(), with losses of shape (N,)",
+            (
+                (".mean()\n    crossed", ".mean((1, 2))\n    crossed"),
+                ("(made.flip(1) - y).square().mean()", "(made.flip(1) - y).square().mean((1, 2))"),
+                (
+                    "torch.minimum(straight, crossed)",
+                    "torch.stack([straight, crossed], dim=1).min(dim=1).values.mean()",
+                ),
+            ),
+        ),
+    ),
     "GV846": (
         (
             "torch.where(torch.rand(len(label)) < 0.1, 3, label)",
