@@ -41,6 +41,7 @@ from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
+from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
@@ -546,6 +547,7 @@ RULES: tuple[type[Rule], ...] = (
     MeanOfLogDensities,
     RowNeverTrained,
     AssignedAsAWhole,
+    DerivativeNotRescaled,
     WeightsOfOtherGroups,
     HookedAgain,
     IdleGraph,

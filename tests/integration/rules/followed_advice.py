@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV848": (("forces / std", (("-slope - forces", "-slope - forces / energies.std()"),)),),
     "GV847": (
         (
             "torch.stack(losses, dim=1).min(dim=1).values.mean(), with losses of shape (N,)",
