@@ -42,6 +42,7 @@ from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSome
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
+from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
@@ -548,6 +549,7 @@ RULES: tuple[type[Rule], ...] = (
     RowNeverTrained,
     AssignedAsAWhole,
     DerivativeNotRescaled,
+    FlowEnlargedOnly,
     WeightsOfOtherGroups,
     HookedAgain,
     IdleGraph,

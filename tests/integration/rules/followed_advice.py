@@ -11,6 +11,9 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV849": (
+        ("2 * F.interpolate(flow, ...)", (("flow = torch.nn.functional.i", "flow = 2 * torch.nn.functional.i"),)),
+    ),
     "GV848": (("forces / std", (("-slope - forces", "-slope - forces / energies.std()"),)),),
     "GV847": (
         (
