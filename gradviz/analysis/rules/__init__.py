@@ -236,6 +236,7 @@ from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndN
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
+from gradviz.analysis.rules.wrong_data.residual_of_the_input import ResidualOfTheInput
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
@@ -552,6 +553,7 @@ RULES: tuple[type[Rule], ...] = (
     FlowEnlargedOnly,
     WeightsOfOtherGroups,
     HookedAgain,
+    ResidualOfTheInput,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,
