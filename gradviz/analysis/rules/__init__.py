@@ -184,6 +184,7 @@ from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnG
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
 from gradviz.analysis.rules.reinforcement.target_of_normalized import TargetOfNormalized
+from gradviz.analysis.rules.reinforcement.worst_plans_kept import WorstPlansKept
 from gradviz.analysis.rules.schedules.changed_rate_lost import ChangedRateLost
 from gradviz.analysis.rules.schedules.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.schedules.rate_multiplied_twice import RateMultipliedTwice
@@ -554,6 +555,7 @@ RULES: tuple[type[Rule], ...] = (
     WeightsOfOtherGroups,
     HookedAgain,
     ResidualOfTheInput,
+    WorstPlansKept,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

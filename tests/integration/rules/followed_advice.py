@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV861": (("cost.topk(k, largest=False)", (("cost.topk(8)", "cost.topk(8, largest=False)"),)),),
     "GV860": (("residual = residual - code", (("residual = x - code", "residual = residual - code"),)),),
     "GV849": (
         ("2 * F.interpolate(flow, ...)", (("flow = torch.nn.functional.i", "flow = 2 * torch.nn.functional.i"),)),
