@@ -1,1 +1,1 @@
-"""Rules about values on grids of pixels, along rays, and at points of space."""
+"""Rules about weights with a distribution, and mixtures of distributions."""

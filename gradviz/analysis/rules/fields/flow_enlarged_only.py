@@ -162,9 +162,9 @@ def _is_in_pixels(flow: Dataflow, tensor: int, row: int) -> bool:
         part, before = waiting.pop()
         seen.add(part)
         for user in _sums(flow, part, since):
-            call = flow.log.calls[user]
-            others = [use for use in call.inputs if not use.requires_grad]
-            if plain_name(call.function) == "add" and any(_counts_pixels(flow, use.tensor, user) for use in others):
+            reader = flow.log.calls[user]
+            others = [use for use in reader.inputs if not use.requires_grad]
+            if plain_name(reader.function) == "add" and any(_counts_pixels(flow, use.tensor, user) for use in others):
                 return True
         made = flow.newest_producer(part, before)
         call = None if made is None or made < since else flow.log.calls[made]
