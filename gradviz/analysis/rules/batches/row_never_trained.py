@@ -73,7 +73,7 @@ class RowNeverTrained(Rule):
         lookups = [
             _lookup(flow, row)
             for row, call in calls_named(flow, frozenset({"embedding"}))
-            if len(call.inputs) > 1 and call.kind == "operation"
+            if [use.place for use in call.inputs[:2]] in _PLACES and call.kind == "operation" and call.raised is None
         ]
         tables: dict[int, list[_Lookup]] = defaultdict(list)
         for each in lookups:
@@ -126,6 +126,7 @@ class _Lookup(Struct, frozen=True):
     is_without_gradient: bool
 
 
+_PLACES = (["0", "1"], ["input", "weight"], ["0", "weight"])
 _MIN_CALLS = 30
 _TIMES_EACH = 10
 """How often as many lookups as there are rows are seen before a row that is never among them is told."""
