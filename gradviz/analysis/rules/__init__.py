@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.batches.accumulation_divided_twice import AccumulationDividedTwice
+from gradviz.analysis.rules.batches.assigned_as_a_whole import AssignedAsAWhole
 from gradviz.analysis.rules.batches.augmented_apart import AugmentedApart
 from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
@@ -14,6 +15,7 @@ from gradviz.analysis.rules.batches.indexes_not_shifted import IndexesNotShifted
 from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOtherwise
 from gradviz.analysis.rules.batches.noise_drawn_once import NoiseDrawnOnce
 from gradviz.analysis.rules.batches.order_applied_twice import OrderAppliedTwice
+from gradviz.analysis.rules.batches.row_never_trained import RowNeverTrained
 from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOtherwise
 from gradviz.analysis.rules.batches.series_dealt_out import SeriesDealtOut
 from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
@@ -30,6 +32,8 @@ from gradviz.analysis.rules.cost.other_random_numbers import OtherRandomNumbers
 from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
+from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
+from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -41,6 +45,8 @@ from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
+from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
+from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
@@ -183,6 +189,7 @@ from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnG
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
 from gradviz.analysis.rules.reinforcement.target_of_normalized import TargetOfNormalized
+from gradviz.analysis.rules.reinforcement.worst_plans_kept import WorstPlansKept
 from gradviz.analysis.rules.schedules.changed_rate_lost import ChangedRateLost
 from gradviz.analysis.rules.schedules.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.schedules.rate_multiplied_twice import RateMultipliedTwice
@@ -239,6 +246,7 @@ from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUs
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
 from gradviz.analysis.rules.wrong_data.positions_rounded import PositionsRounded
+from gradviz.analysis.rules.wrong_data.residual_of_the_input import ResidualOfTheInput
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
@@ -553,8 +561,16 @@ RULES: tuple[type[Rule], ...] = (
     SurvivalCountsItself,
     ClassesInterpolated,
     DecodedMeetsEncoded,
+    DivergenceOfWeightsWhole,
+    MeanOfLogDensities,
+    RowNeverTrained,
+    AssignedAsAWhole,
+    DerivativeNotRescaled,
+    FlowEnlargedOnly,
     WeightsOfOtherGroups,
     HookedAgain,
+    ResidualOfTheInput,
+    WorstPlansKept,
     TargetsWeighByBatch,
     DrawnBeforeOffset,
     SeriesDealtOut,

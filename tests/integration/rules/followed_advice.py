@@ -32,6 +32,47 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("angles.repeat_interleave(2, dim=-1)", "torch.cat((angles, angles), dim=-1)"),),
         ),
     ),
+    "GV861": (("cost.topk(k, largest=False)", (("cost.topk(8)", "cost.topk(8, largest=False)"),)),),
+    "GV860": (("residual = residual - code", (("residual = x - code", "residual = residual - code"),)),),
+    "GV849": (
+        ("2 * F.interpolate(flow, ...)", (("flow = torch.nn.functional.i", "flow = 2 * torch.nn.functional.i"),)),
+    ),
+    "GV848": (("forces / std", (("-slope - forces", "-slope - forces / energies.std()"),)),),
+    "GV847": (
+        (
+            "torch.stack(losses, dim=1).min(dim=1).values.mean(), with losses of shape (N,)",
+            (
+                (".mean()\n    crossed", ".mean((1, 2))\n    crossed"),
+                ("(made.flip(1) - y).square().mean()", "(made.flip(1) - y).square().mean((1, 2))"),
+                (
+                    "torch.minimum(straight, crossed)",
+                    "torch.stack([straight, crossed], dim=1).min(dim=1).values.mean()",
+                ),
+            ),
+        ),
+    ),
+    "GV846": (
+        (
+            "torch.where(torch.rand(len(label)) < 0.1, 3, label)",
+            (
+                (
+                    "model(embed(label)) - label",
+                    "model(embed(torch.where(torch.rand(len(label)) < 0.1, 3, label))) - label",
+                ),
+            ),
+        ),
+        (
+            "put it in front of those of training",
+            (("model(embed(label)) - label", "model(embed(torch.cat([torch.tensor([3]), label[1:]]))) - label"),),
+        ),
+    ),
+    "GV845": (
+        (
+            "torch.logsumexp(logits.log_softmax(-1) + density, dim=-1)",
+            (("(logits.softmax(-1) * density).sum(-1)", "torch.logsumexp(logits.log_softmax(-1) + density, dim=-1)"),),
+        ),
+    ),
+    "GV844": (("error + divergence / len(data)", (("error + divergence", "error + divergence / len(data)"),)),),
     "GV843": (
         ("decode the target as well: target * std + mean", (("(decoded, target)", "(decoded, target * std + mean)"),)),
         ("compare the prediction as the model returned it", ((" = model(x) * std + mean", " = model(x)"),)),

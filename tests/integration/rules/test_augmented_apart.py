@@ -38,12 +38,28 @@ net = nn.Conv2d(1, 1, 3, padding=1)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for x, y in torch.utils.data.DataLoader(Pictures(), 8, shuffle=True):
     loss = F.binary_cross_entropy_with_logits(net(x), y)"""
+CHOSEN = """
+net = nn.Sequential(nn.Conv2d(1, 4, 3, stride=2, padding=1), nn.ReLU(), nn.Upsample(scale_factor=2), nn.Conv2d(4, 1, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def flip(x, chosen):
+    return torch.where(chosen.view(-1, 1, 1, 1), x.flip(3), x)
+for step in range(8):
+    x = torch.randn(4, 1, 8, 8)
+    y = (x > 0.3).float()
+    first, second = torch.rand(4) < 0.5, torch.rand(4) < 0.5
+    {what}
+    loss = F.binary_cross_entropy_with_logits(net(x), y)"""
 APART = "self.crop(self.pictures[k], torch.randint(0, 5, (2,))), self.crop(self.masks[k], torch.randint(0, 5, (2,)))"
 FAULTY = (
     FLIPS.format(first="if torch.rand(()) < 0.5: x = x.flip(-1)", loss=ENTROPY,
                  second="if torch.rand(()) < 0.5: y = y.flip(-1)  # HERE"),
     FLIPS.format(first="if step % 2: x = torch.flip(x, dims=(2,))  # HERE", second="pass", loss=ENTROPY),
     CROPS.format(both=f"{APART}  # HERE"),
+    CHOSEN.format(what="x = torch.where(first.view(-1, 1, 1, 1), x.flip(3), x)\n"
+                       "    y = torch.where(second[:, None, None, None], torch.flip(y, (3,)), y)  # HERE"),
+    CHOSEN.format(what="x = flip(x, first)\n    y = flip(y, second)  # HERE"),
+    CHOSEN.format(what="x[first] = x[first].flip(-1)\n    y[second] = y[second].flip(-1)  # HERE"),
+    CHOSEN.format(what="x = x.where(~first.view(-1, 1, 1, 1), x.flip(-2))  # HERE"),
 )  # fmt: skip
 HEALTHY = (
     FLIPS.format(first="if torch.rand(()) < 0.5: x, y = x.flip(-1), y.flip(-1)", second="pass", loss=ENTROPY),
@@ -54,6 +70,10 @@ HEALTHY = (
     FLIPS.format(first="x = x.flip(-1)", second="pass", loss=ENTROPY),
     FLIPS.format(first="if step % 2: x = x.flip(-1)", second="y = y.flatten(1).float().mean(1)",
                  loss="F.mse_loss(net(x).mean((1, 2, 3)), y)"),
+    CHOSEN.format(what="x, y = flip(x, first), flip(y, first)"),
+    CHOSEN.format(what="x, y = flip(flip(x, first).mT, second).mT, flip(flip(y, first).mT, second).mT"),
+    CHOSEN.format(what="x[first], y[first] = x[first].flip(-1), y[first].flip(-1)"),
+    CHOSEN.format(what="x, y = flip(torch.cat([x, y], 1), first).chunk(2, dim=1)"),
     CROPS.format(both="self.crop(self.pictures[k], place), self.crop(self.masks[k], place)"),
     CROPS.format(both="self.crop(self.pictures[k], place - place), self.crop(self.masks[k], place - place + 2)"),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.call_words import callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.copies.chosen_flips import TURNS, chosen_flip, turned_axes
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE, calls_in_training
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
@@ -23,8 +24,9 @@ class AugmentedApart(Rule):
     What it finds
     -------------
     A loss of each pixel whose input is flipped at some steps and whose target is not flipped at the same ones, or whose
-    input and target are cut out at two different places, which are drawn apart. A model that turns its result back is
-    left alone, and so are input and target that are always the same distance apart.
+    input and target are cut out at two different places, which are drawn apart. Also a batch of which a mask says
+    which samples are flipped, where another mask says it of the targets. A model that turns its result back is left
+    alone, and so are input and target that are always the same distance apart.
 
     Why it matters
     --------------
@@ -70,7 +72,10 @@ class AugmentedApart(Rule):
             pairs = [pair for row in rows for pair in _pairs(flow, row)]
             flipped = [pair for pair in pairs if pair[0].flips != pair[1].flips]
             cropped = [pair for pair in pairs if _are_other_places(*pair)]
-            if 0 < len(flipped) < len(pairs):
+            chosen = [pair for pair in pairs if pair[0].choices != pair[1].choices]
+            if len(chosen) >= _MIN_PAIRS:
+                yield self._finding(flow, chosen[-1], "flipped", len(chosen), len(pairs))
+            elif 0 < len(flipped) < len(pairs):
                 yield self._finding(flow, flipped[-1], "flipped", len(flipped), len(pairs))
             elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
                 yield self._finding(flow, cropped[-1], "cut out", len(cropped), len(pairs))
@@ -97,6 +102,8 @@ class _Motion(Struct, frozen=True):
     """The axes, counted from the end, along which it is turned round."""
     crop: tuple[tuple[int, int], ...] = ()
     """Begin and end along each of the last two axes; empty if it is not cut out."""
+    choices: frozenset[tuple[frozenset[int], int]] = frozenset()
+    """The axes along which some samples of a batch are turned round, with the tensor that chose them."""
     rows: tuple[int, ...] = ()
     """The calls that did it."""
 
@@ -106,8 +113,7 @@ _AXES = 2
 _MIN_PAIRS = 4
 _MIN_RANK = 3
 _MAX_MAKERS = 12
-_TURNS = frozenset({"flip", "fliplr", "flipud"})
-_MOVES = _TURNS | {"roll", "rot90", "grid_sample", "interpolate", "transpose", "permute", "fold", "pixel_shuffle"}
+_MOVES = TURNS | {"roll", "rot90", "grid_sample", "transpose", "permute", "fold", "pixel_shuffle"}
 _KEEPS = frozenset({
     "to", "float", "long", "double", "squeeze", "unsqueeze", "clone", "contiguous", "div", "sub", "mul", "add", "clamp",
     "getitem", "detach", "gt", "ge", "lt",
@@ -136,15 +142,22 @@ def _pairs(flow: Dataflow, row: int) -> list[_Pair]:
 def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
     """One for each picture that was put into a batch one by one; else one for all."""
     flips, crop, rows = frozenset[int](), tuple[tuple[int, int], ...](), list[int]()
+    choices = frozenset[tuple[frozenset[int], int]]()
     narrowed: dict[int, tuple[int, int]] = {}
-    for row, call in flow.makers(tensor, before, _MAX_MAKERS):
-        name = plain_name(call.function)
+    for row, call in _makers(flow, tensor, before):
+        name, choice = plain_name(call.function), chosen_flip(flow, row)
         if name == "stack":
             own = [_motions(flow, use.tensor, row)[0] for use in call.inputs]
-            return [_Motion(flips ^ each.flips, crop or each.crop, (*rows, *each.rows)) for each in own]
+            return [
+                _Motion(flips ^ each.flips, crop or each.crop, choices | each.choices, (*rows, *each.rows))
+                for each in own
+            ]
         bounds = _bounds(call) if name == "getitem" else ()
-        if name in _TURNS:
-            flips ^= _axes(call, len(shape_of(flow, call.inputs[0].tensor)))
+        if choice is not None:
+            choices |= {choice[:2]}
+            rows.append(row)
+        elif name in TURNS:
+            flips ^= turned_axes(call, len(shape_of(flow, call.inputs[0].tensor)))
             rows.append(row)
         elif name == "narrow":
             narrowed |= _narrowed(call, len(shape_of(flow, call.inputs[0].tensor)))
@@ -155,14 +168,22 @@ def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
             rows.append(row)
         elif name not in _KEEPS:
             break
-    return [_Motion(flips, crop, tuple(rows))]
+    return [_Motion(flips, crop, choices, tuple(rows))]
 
 
-def _axes(call: Call, rank: int) -> frozenset[int]:
-    if plain_name(call.function) != "flip":
-        return frozenset({1 - rank if plain_name(call.function) == "fliplr" else -rank})
-    told = [value for place, value in call.scalars.items() if type(value) is int and place[:1] in "1234d"]
-    return frozenset(axis if axis < 0 else axis - rank for axis in told)
+def _makers(flow: Dataflow, tensor: int, before: int) -> Iterator[tuple[int, Call]]:
+    """The newest call that made a picture, the one that made what this call took; and so on."""
+    for _ in range(_MAX_MAKERS):
+        made = flow.producers(tensor, before)
+        if not made:
+            return
+        before = made[-1]
+        call = flow.log.calls[before]
+        yield before, call
+        if not call.inputs:
+            return
+        choice = chosen_flip(flow, before)
+        tensor = call.inputs[0].tensor if choice is None else choice[2].tensor
 
 
 def _narrowed(call: Call, rank: int) -> dict[int, tuple[int, int]]:
@@ -199,5 +220,7 @@ def _distance(given: _Motion, target: _Motion) -> tuple[int, ...]:
 def _line_of(flow: Dataflow, motion: _Motion, other: _Motion) -> CallSite | None:
     """The line that did it; of a function that does it to several things, the one that calls the function."""
     lines, beside = (list(callers(flow, each.rows[-1])) if each.rows else [] for each in (motion, other))
-    is_of_both = bool(motion.crop) and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
+    is_of_both = (
+        bool(motion.crop or motion.choices) and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
+    )
     return lines[1] if len(lines) > 1 and is_of_both else next(iter(lines), None)

@@ -13,10 +13,10 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.products import is_square, product_of
-from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, tensor_before, value_maker
+from gradviz.analysis.rules.bases.formulas.log_densities import is_log_density
+from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import TensorUse
 
 
 class WeightsNotNormalized(Rule):
@@ -145,7 +145,7 @@ def _mixture(flow: Dataflow, term: Term) -> _Mixture | None:
         before, tensor = made, flow.log.calls[made].inputs[0].tensor
         summing = made if expected == "sum" else summing
     summands = list(_summands(flow, tensor, before))
-    if not any(_is_density(flow, use, row) for use, row in summands):
+    if not any(is_log_density(flow, use, row) for use, row in summands):
         return None
     found = (_weights(flow, use, row) or _over_samples(flow, use, row, summing) for use, row in summands)
     return next((each for each in found if each is not None), None)
@@ -228,42 +228,3 @@ def _is_only_added(flow: Dataflow, tensor: int, row: int) -> bool:
         if made is None or call is None or plain_name(call.function) not in SHAPE_ONLY - PARTS:
             return True
         tensor, row = call.inputs[0].tensor, made
-
-
-def _is_density(flow: Dataflow, use: TensorUse, row: int) -> bool:
-    """Whether a summand contains the square of a difference of data and something trained."""
-    waiting, seen = [(use, row)], set[int]()
-    while waiting and len(seen) < _MAX_CALLS:
-        part, before = waiting.pop()
-        made = flow.newest_producer(part.tensor, before)
-        if made is None or made in seen:
-            continue
-        seen.add(made)
-        call = flow.log.calls[made]
-        if _is_square(flow, made, call):
-            if _is_of_difference(flow, call.inputs[-1].tensor, made):
-                return True
-        elif plain_name(call.function) in _OF_DENSITIES:
-            waiting += [(each, made) for each in call.live_inputs]
-    return False
-
-
-def _is_square(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call squares something, also as ``-0.5 * z * z``."""
-    pair = product_of(call)
-    factors = {tensor_before(flow, each.tensor, row, _NUMBERS) for each in pair or ()}
-    return is_square(call) or (plain_name(call.function) == "mul" and pair is not None and len(factors) == 1)
-
-
-_NUMBERS = frozenset({"mul", "div", "neg"})
-
-
-def _is_of_difference(flow: Dataflow, tensor: int, before: int) -> bool:
-    """Whether a tensor is data minus something trained, perhaps divided by a scale."""
-    for _, call in flow.makers(tensor, before, _MAX_SUMMANDS):
-        name = plain_name(call.function)
-        if name == "sub":
-            return len(call.inputs) == _TWO and any(not use.requires_grad for use in call.inputs)
-        if name not in ("div", "mul") and name not in SHAPE_ONLY:
-            return False
-    return False

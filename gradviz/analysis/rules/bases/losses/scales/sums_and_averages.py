@@ -21,7 +21,7 @@ _ERRORS = frozenset({
 
 def sum_of_batch(flow: Dataflow, term: Term) -> int | None:
     """The call that sums a term over the samples, if nothing averages it or gives it another weight."""
-    if not _LEAST_FACTOR < _factor(flow, term) < _MOST_FACTOR:
+    if not _LEAST_FACTOR < factor_of(flow, term) < _MOST_FACTOR:
         return None
     whole = shape_of(flow, flow.log.calls[term.row].outputs[0].tensor)
     samples, found = whole[:1], None
@@ -52,7 +52,7 @@ def is_average(flow: Dataflow, term: Term) -> bool:
     """Whether a term is an error, averaged over all values of a batch, and nothing gives it another weight."""
     call = flow.log.calls[term.row]
     shape = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-    factor, is_error = _factor(flow, term), plain_name(call.function) in _ERRORS
+    factor, is_error = factor_of(flow, term), plain_name(call.function) in _ERRORS
     if is_error and call.scalars.get("reduction") == "sum":
         factor *= prod(shape)  # a sum that is divided by the number of values
     is_loss = is_error and call.scalars.get("reduction") in ("mean", "sum")
@@ -72,7 +72,7 @@ def _is_error(flow: Dataflow, term: Term) -> bool:
     return False
 
 
-def _factor(flow: Dataflow, term: Term) -> float:
+def factor_of(flow: Dataflow, term: Term) -> float:
     """The product of all numbers with which a loss multiplies a term; 0 where one is not known."""
     product = 1.0
     for row in term.path[:-1]:

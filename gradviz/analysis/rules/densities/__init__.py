@@ -1,0 +1,1 @@
+"""Rules about weights with a distribution, and mixtures of distributions."""

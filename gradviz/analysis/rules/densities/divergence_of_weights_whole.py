@@ -1,0 +1,137 @@
+"""GV844."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axes_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.scales.sums_and_averages import factor_of
+from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
+from gradviz.analysis.rules.bases.samples.sampled_weights import leaves_without_data, scales_of_sampled_weights
+
+
+class DivergenceOfWeightsWhole(Rule):
+    """The divergence of drawn weights from their prior counts in full beside the mean error of a batch.
+
+    What it finds
+    -------------
+    A loss of a network whose weights are drawn at every step around parameters (``mu + sigma * noise``), which adds a
+    sum over all these weights, made of the scales of that noise, to an average over the samples of a batch. Where the
+    sum is divided by a number, or multiplied with one that is not near 1, it is left alone.
+
+    Why it matters
+    --------------
+    The evidence lower bound has the divergence of the weights once for the whole data set (Blundell et al., `Weight
+    Uncertainty in Neural Networks`, 2015). Beside the mean over the samples it weighs as many times too much as there
+    are samples: the weights go to their prior, and the data are hardly learned.
+
+    Example
+    -------
+    mu, rho = torch.nn.Parameter(torch.randn(3, 8)), torch.nn.Parameter(torch.full((3, 8), -3.0))
+    optimizer = torch.optim.Adam([mu, rho], lr=0.01)
+    data, labels = torch.randn(200, 8), torch.randint(0, 3, (200,))
+    for step in range(3):
+        i = torch.randint(0, 200, (20,))
+        sigma = torch.nn.functional.softplus(rho)
+        weight = mu + sigma * torch.randn_like(sigma)
+        error = torch.nn.functional.cross_entropy(data[i] @ weight.T, labels[i])
+        divergence = (0.5 * (sigma**2 + mu**2 - 1) - sigma.log()).sum()
+        loss = error + divergence
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    mu, rho = torch.nn.Parameter(torch.randn(3, 8)), torch.nn.Parameter(torch.full((3, 8), -3.0))
+    optimizer = torch.optim.Adam([mu, rho], lr=0.01)
+    data, labels = torch.randn(200, 8), torch.randint(0, 3, (200,))
+    for step in range(3):
+        i = torch.randint(0, 200, (20,))
+        sigma = torch.nn.functional.softplus(rho)
+        weight = mu + sigma * torch.randn_like(sigma)
+        error = torch.nn.functional.cross_entropy(data[i] @ weight.T, labels[i])
+        divergence = (0.5 * (sigma**2 + mu**2 - 1) - sigma.log()).sum()
+        loss = error + divergence / len(data)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV844"
+    name = "divergence_of_weights_whole"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for backward in case.histories.last_trained_backward_of_each_line:
+            for use in flow.log.calls[backward].roots:
+                scales = scales_of_sampled_weights(flow, use.tensor, backward)
+                if scales:
+                    yield from self._of_loss(flow, backward, use.tensor, scales)
+
+    def _of_loss(self, flow: Dataflow, backward: int, root: int, scales: frozenset[int]) -> Iterator[Finding]:
+        terms = list(signed_terms(flow, backward, root))
+        since = flow.step_before(backward)
+        averages = [each for each in terms if _is_average(flow, each) and _has_data(flow, each.row, since)]
+        known = next((factor for each in averages if (factor := factor_of(flow, each))), None)
+        whole: dict[int, frozenset[int]] = {}
+        for number, term in enumerate(terms if known else ()):
+            leaves = _leaves_of_sum(flow, term, since)
+            if known and leaves and not scales.isdisjoint(leaves) and factor_of(flow, term) / known > _LEAST_RATIO:
+                whole[number] = leaves
+        if whole:
+            yield self._finding(flow, terms[min(whole)], averages[0], scales & frozenset().union(*whole.values()))
+
+    def _finding(self, flow: Dataflow, term: Term, average: Term, scales: frozenset[int]) -> Finding:
+        shared = [row for row in term.path if row in average.path]
+        name = plain_name(flow.log.calls[average.row].function)
+        location, error = two_lines(flow, shared[-1] if shared else term.row, average.row)
+        weights = sum(prod(shape_of(flow, each)) for each in scales)
+        return self.finding(
+            f"the divergence from the prior of {weights:,} drawn weights counts in full beside {name}(), which is an "
+            "average over the samples of a batch",
+            symptom="grad_wrong",
+            why="the bound has it once for the whole data set: beside the mean over samples, it weighs too much by "
+            "their number",
+            fix="divide the divergence by the number of samples in the data set: error + divergence / len(data)",
+            location=location,
+            symptom_location=error,
+            tensors=names_of(flow, sorted(scales)),
+            evidence={"weights": weights},
+        )
+
+
+_LEAST_RATIO = 0.2
+"""Factors such as 0.5 belong to a divergence; smaller ones are there to weigh it."""
+_MEANS = frozenset({"mean", "nanmean"})
+
+
+def _is_average(flow: Dataflow, term: Term) -> bool:
+    """Whether a call averages over all values that it takes."""
+    call = flow.log.calls[term.row]
+    rank = len(shape_of(flow, call.inputs[0].tensor)) if call.inputs else 0
+    is_mean = plain_name(call.function) in _MEANS and rank > 0 and not axes_of(call, rank)
+    return is_mean or call.scalars.get("reduction") == "mean"
+
+
+def _has_data(flow: Dataflow, row: int, since: int) -> bool:
+    return leaves_without_data(flow, flow.log.calls[row].outputs[0].tensor, row + 1, since) is None
+
+
+def _leaves_of_sum(flow: Dataflow, term: Term, since: int) -> frozenset[int] | None:
+    """The parameters of which a sum over all elements is made, if no data took part and nothing averages it."""
+    call = flow.log.calls[term.row]
+    rank = len(shape_of(flow, call.inputs[0].tensor)) if call.inputs else 0
+    is_whole = plain_name(call.function) == "sum" and rank > 0 and not axes_of(call, rank)
+    if not is_whole or any(plain_name(flow.log.calls[row].function) in _MEANS for row in term.path):
+        return None
+    return leaves_without_data(flow, call.outputs[0].tensor, term.row + 1, since)
