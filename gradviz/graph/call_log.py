@@ -352,6 +352,9 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Whether a group went up the gradient at a step: ``maximize=True``."""
     epsilons: tuple[Number | None, ...] = ()
     """``eps`` of each group; None where it has none, or it is not a number."""
+    betas: tuple[tuple[Number, Number] | None, ...] = ()
+    """``betas`` of each group: what the averages of gradients and of their squares keep at each step; None where it has
+    no two numbers."""
     made_rates: tuple[Number | None, ...] = ()
     """The learning rate that each group was added with."""
     levelled_steps: Count = 0

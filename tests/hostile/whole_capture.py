@@ -166,6 +166,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 first_rate=0.1,
                 maximizes=True,
                 epsilons=(1e-8,),
+                betas=((0.9, 0.999),),
                 made_rates=(0.1,),
                 levelled_steps=2,
                 own_state_at=0,

@@ -222,6 +222,10 @@ from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.targets_shifted_twice import TargetsShiftedTwice
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
 from gradviz.analysis.rules.sequences.weights_of_other_groups import WeightsOfOtherGroups
+from gradviz.analysis.rules.settings.betas_swapped import BetasSwapped
+from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
+from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
+from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsOfLastBatch
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
@@ -574,6 +578,10 @@ RULES: tuple[type[Rule], ...] = (
     TargetsWeighByBatch,
     DrawnBeforeOffset,
     SeriesDealtOut,
+    BetasSwapped,
+    StatisticsOfLastBatch,
+    ShareKeptDropped,
+    MostlySmoothed,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

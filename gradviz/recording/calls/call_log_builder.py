@@ -244,6 +244,7 @@ class CallLogBuilder:
             known.turns.first,
             known.maximizes,
             tuple(known.epsilons),
+            tuple(known.betas),
             tuple(known.made_rates.values()),
             known.levelled_steps,
             None if own_state is None else self._sites.site_of(own_state),

@@ -46,6 +46,7 @@ class KnownOptimizer:
     idle_steps: list[int] = field(default_factory=list)
     weight_decays: list[float | None] = field(default_factory=list)
     epsilons: list[float | None] = field(default_factory=list)
+    betas: list[tuple[float, float] | None] = field(default_factory=list)
     steps_from_zero: int = 0
     has_moved: bool = False
     keeps_state: bool = False
@@ -121,6 +122,13 @@ def _is_changed(before: list[_Before]) -> bool:
 
 _MIN_RATE = 1e-4
 """Of the highest learning rate: with less a step hardly does anything."""
+
+
+def _two_numbers(value: Any) -> tuple[float, float] | None:
+    if type(value) not in (tuple, list) or len(value) != 2:
+        return None
+    first, second = map(_number, value)
+    return None if first is None or second is None else (first, second)
 
 
 def _number(value: Any) -> float | None:
@@ -207,6 +215,7 @@ class Optimizers:
         known.learning_rates = [_number(group.get("lr")) for group in groups]
         known.weight_decays = [_number(group.get("weight_decay")) for group in groups]
         known.epsilons = [_number(group.get("eps")) for group in groups]
+        known.betas = [_two_numbers(group.get("betas")) for group in groups]
 
     # -- what its methods read -----------------------------------------------------------------------------------
 

@@ -130,6 +130,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV871": (("8 + torch.randint(30, ...)", (("torch.randint(0, 30, (8,))", "8 + torch.randint(30, (8,))"),)),),
     "GV872": (("series.view(6, -1).t()", (("series.view(-1, 6)", "series.view(6, -1).t()"),)),),
+    "GV873": (("betas=(0.9, 0.999)", (("(0.999, 0.9)", "(0.9, 0.999)"),)),),
+    "GV874": (
+        ("momentum=0.01", (("momentum=0.99", "momentum=0.01"),)),
+        ("leave it out", ((", momentum=0.99", ""),)),
+    ),
+    "GV875": (("p=0.1", (("Dropout(0.9)", "Dropout(p=0.1)"),)),),
+    "GV876": (("label_smoothing=0.1", (("label_smoothing=0.9", "label_smoothing=0.1"),)),),
     "GV850": (
         (
             "add up the exponentials by the index by which the weighted rows are added up",

@@ -1,0 +1,1 @@
+"""Rules about numbers that layers, losses and optimizers are set to, and that mean the opposite elsewhere."""

@@ -1,0 +1,82 @@
+"""Numbers that layers, losses and optimizers are set to, where they mean the opposite of what their author thinks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, assert_first_alarm, findings
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(3, 8, 3)
+        self.norm = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.1)
+        self.head = nn.Linear(8, 4)
+    def forward(self, x):
+        h = self.norm(self.conv(x)).relu().mean(-1)
+        return self.head(self.drop(h))
+criterion = nn.CrossEntropyLoss()
+net = Net()
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for step in range(12):
+    net.train()
+    loss = criterion(net(torch.randn(16, 3, 10)), torch.randint(0, 4, (16,)))
+"""
+TRAINED = HEAD + NET + TRAIN
+EVALUATION = """
+    net.eval()
+    with torch.no_grad():
+        print(net(torch.randn(4, 3, 10)).mean())
+"""
+SCRIPT = TRAINED + EVALUATION
+
+FAULTY = {
+    "adam": ("betas_swapped", "lr=1e-3)", "lr=1e-3, betas=(0.999, 0.9))  # HERE"),
+    "adamw, in a group": (
+        "betas_swapped",
+        "Adam(net.parameters(), lr=1e-3)",
+        "AdamW([{'params': net.parameters(), 'betas': (0.99, 0.9)}])  # HERE",
+    ),
+    "momentum of another library": (
+        "statistics_of_last_batch",
+        "self.norm = nn.BatchNorm1d(8)",
+        "self.norm = nn.BatchNorm1d(8, momentum=0.9)  # HERE",
+    ),
+    "a probability to keep": ("share_kept_dropped", "nn.Dropout(0.1)", "nn.Dropout(p=0.95)  # HERE"),
+    "a probability to keep, of channels": (
+        "share_kept_dropped",
+        "h = self.norm(self.conv(x))",
+        "h = F.dropout1d(self.norm(self.conv(x)), 0.9, self.training)  # HERE\n        h = h",
+    ),
+    "smoothing": ("mostly_smoothed", "CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing=0.9)  # HERE"),
+}
+HEALTHY = {
+    "betas of adversarial networks": SCRIPT.replace("lr=1e-3)", "lr=1e-3, betas=(0.0, 0.9))"),
+    "two alike": SCRIPT.replace("lr=1e-3)", "lr=1e-3, betas=(0.95, 0.95))"),
+    "betas that are a little apart": SCRIPT.replace("lr=1e-3)", "lr=1e-3, betas=(0.95, 0.9))"),
+    "statistics of one batch, as it is written": SCRIPT.replace("BatchNorm1d(8)", "BatchNorm1d(8, momentum=1.0)"),
+    "statistics that nothing uses": TRAINED.replace("BatchNorm1d(8)", "BatchNorm1d(8, momentum=0.9)"),
+    "half of the values": SCRIPT.replace("nn.Dropout(0.1)", "nn.Dropout(0.5)"),
+    "data that are hidden": SCRIPT.replace("self.conv(x)", "self.conv(F.dropout(x, 0.9, self.training))"),
+    "a little smoothing": SCRIPT.replace("CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing=0.2)"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_number_that_means_the_opposite_is_told_where_it_is_set(name: str, tmp_path: Path) -> None:
+    cause, old, new = FAULTY[name]
+    assert_first_alarm(SCRIPT.replace(old, new), cause, tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_numbers_that_people_choose_are_right(name: str, tmp_path: Path) -> None:
+    assert findings(HEALTHY[name], tmp_path) == ()
+
+
+def test_much_dropout_may_be_meant(tmp_path: Path) -> None:
+    (found,) = findings(SCRIPT.replace("nn.Dropout(0.1)", "nn.Dropout(0.8)"), tmp_path)
+    assert (found.cause, found.severity) == ("share_kept_dropped", "note")
