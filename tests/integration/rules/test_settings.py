@@ -12,7 +12,7 @@ NET = """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.conv = nn.Conv1d(3, 8, 3)
+        self.conv = nn.Conv1d(3, 8, 3, bias=False)
         self.norm = nn.BatchNorm1d(8)
         self.drop = nn.Dropout(0.1)
         self.head = nn.Linear(8, 4)
@@ -52,6 +52,11 @@ FAULTY = {
         "h = self.norm(self.conv(x))",
         "h = F.dropout1d(self.norm(self.conv(x)), 0.9, self.training)  # HERE\n        h = h",
     ),
+    "up the gradient": (
+        "steps_up_gradient",
+        "Adam(net.parameters(), lr=1e-3)",
+        "SGD(net.parameters(), maximize=True, lr=0.1)  # HERE",
+    ),
     "smoothing": ("mostly_smoothed", "CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing=0.9)  # HERE"),
 }
 HEALTHY = {
@@ -60,6 +65,9 @@ HEALTHY = {
     "betas that are a little apart": SCRIPT.replace("lr=1e-3)", "lr=1e-3, betas=(0.95, 0.9))"),
     "statistics of one batch, as it is written": SCRIPT.replace("BatchNorm1d(8)", "BatchNorm1d(8, momentum=1.0)"),
     "statistics that nothing uses": TRAINED.replace("BatchNorm1d(8)", "BatchNorm1d(8, momentum=0.9)"),
+    "up a gradient that is turned before": SCRIPT.replace(
+        "Adam(net.parameters(), lr=1e-3)", "SGD(net.parameters(), maximize=True, lr=0.1)"
+    ).replace("loss = criterion(", "loss = -criterion("),
     "half of the values": SCRIPT.replace("nn.Dropout(0.1)", "nn.Dropout(0.5)"),
     "data that are hidden": SCRIPT.replace("self.conv(x)", "self.conv(F.dropout(x, 0.9, self.training))"),
     "a little smoothing": SCRIPT.replace("CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing=0.2)"),

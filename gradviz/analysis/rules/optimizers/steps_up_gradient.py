@@ -23,7 +23,8 @@ class StepsUpGradient(Rule):
     -------------
     Parameters that only the program itself changes, by adding a positive multiple of their gradient, or of a momentum
     of it, at every step (``add_``, ``addcdiv_``, calls of whole lists, or new tensors that take the place of the old
-    ones); where the loss is an error that should get smaller.
+    ones); where the loss is an error that should get smaller. Also ``maximize=True`` of the only optimizer, with such a
+    loss.
 
     Why it matters
     --------------
@@ -80,6 +81,26 @@ class StepsUpGradient(Rule):
                 evidence={"parameters": len(found)},
             )
         yield from self._of_new_values(case)
+        yield from self._of_setting(case)
+
+    def _of_setting(self, case: Case) -> Iterator[Finding]:
+        """Of the only optimizer of a program, which was made with ``maximize=True``."""
+        flow, optimizers = case.dataflow, case.dataflow.log.optimizers
+        steps = flow.rows_of_kind("step")
+        is_only = len(optimizers) == 1 and optimizers[0].maximizes and len(steps) >= _MIN_STEPS
+        if not is_only or is_on_purpose(case, besides="maximize=True") or not _lowers_errors(case, steps[-1]):
+            return
+        (optimizer,) = optimizers
+        made = next((row for row in flow.rows_of_kind("add_param_group")), steps[0])
+        yield self.finding(
+            f"maximize=True lets {optimizer.class_name} go up the gradient, {optimizer.steps:,} times: the loss is an "
+            "error, and each step makes it larger",
+            symptom="grad_wrong",
+            why="the gradient points to where the loss grows",
+            fix="leave maximize=True out",
+            location=location_of_call(flow, made),
+            evidence={"steps": optimizer.steps},
+        )
 
     def _of_new_values(self, case: Case) -> Iterator[Finding]:
         """Of steps that make new tensors: one for each line, if all that it makes goes up."""

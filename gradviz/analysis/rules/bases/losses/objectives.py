@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from gradviz.analysis.case import Case
@@ -184,12 +184,16 @@ def _is_put_back(case: Case, leaf: int) -> bool:
     return changed or any(first < row < last for row in flow.data_assignments.get(leaf, ()))
 
 
-def is_on_purpose(case: Case) -> bool:
-    """Whether lines of the program speak of attacks, of what is unlearned, or of going up a gradient."""
-    return has_line_with(case, _ON_PURPOSE)
+def is_on_purpose(case: Case, besides: str = "") -> bool:
+    """Whether lines of the program speak of attacks, of what is unlearned, or of going up a gradient, apart from those
+    with `besides`."""
+    return any(_ON_PURPOSE.search(line) and not (besides and besides in line) for line in _lines(case))
 
 
 def has_line_with(case: Case, words: re.Pattern[str]) -> bool:
     """Whether a line of the program has such words."""
-    lines = (line for of_file in case.capture.sources.values() for line in of_file.values())
-    return any(words.search(line) for line in lines)
+    return any(words.search(line) for line in _lines(case))
+
+
+def _lines(case: Case) -> Iterator[str]:
+    return (line for of_file in case.capture.sources.values() for line in of_file.values())
