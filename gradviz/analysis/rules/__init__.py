@@ -247,6 +247,7 @@ from gradviz.analysis.rules.wrong_data.complement_of_logarithm import Complement
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.end_of_sequences_ignored import EndOfSequencesIgnored
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
+from gradviz.analysis.rules.wrong_data.loop_data_unread import LoopDataUnread
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.outer_loss_of_support import OuterLossOfSupport
 from gradviz.analysis.rules.wrong_data.positions_rounded import PositionsRounded
@@ -582,6 +583,7 @@ RULES: tuple[type[Rule], ...] = (
     StatisticsOfLastBatch,
     ShareKeptDropped,
     MostlySmoothed,
+    LoopDataUnread,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,
