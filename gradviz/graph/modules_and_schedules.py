@@ -109,6 +109,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     computed from what it had made before."""
     held_counts: tuple[Count, ...] = ()
     """The whole numbers that its functions hold, for one that is made with functions of the step, ``LambdaLR``."""
+    fractions: tuple[Number, ...] = ()
+    """The first counts of its steps that were no whole numbers: its ``step()`` was told them."""
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -199,6 +199,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 1.0,
                 (0.05, 0.1),
                 (3, 40),
+                (0.5, 0.25),
             ),
         ),
         loaders=(MadeLoader(0, True, 3, 40),),

@@ -199,6 +199,7 @@ from gradviz.analysis.rules.schedules.rates_fall_with_depth import RatesFallWith
 from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.schedules.schedule_repeats import ScheduleRepeats
+from gradviz.analysis.rules.schedules.schedule_told_a_loss import ScheduleToldALoss
 from gradviz.analysis.rules.schedules.schedule_without_effect import ScheduleWithoutEffect
 from gradviz.analysis.rules.schedules.warmup_never_ends import WarmupNeverEnds
 from gradviz.analysis.rules.sequences.flattened_otherwise import FlattenedOtherwise
@@ -584,6 +585,7 @@ RULES: tuple[type[Rule], ...] = (
     ShareKeptDropped,
     MostlySmoothed,
     LoopDataUnread,
+    ScheduleToldALoss,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -27,6 +27,7 @@ from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 _MAX_SCHEDULES = 1_000
 _MAX_READINGS = 200
+_MAX_FRACTIONS = 8
 _LENGTHS = ("total_steps", "T_max", "total_iters")
 """Attributes of schedules that are made for a number of steps."""
 _LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
@@ -81,6 +82,8 @@ class KnownSchedule:
     _used: _Used | None = None
     readings: list[tuple[int, float]] = field(default_factory=list)
     """What a schedule that waits for a plateau was told, with the lines that told it."""
+    fractions: list[float] = field(default_factory=list)
+    """The first counts of its steps that were no whole numbers: its ``step()`` was told them."""
 
     @property
     def moves(self) -> int | None:
@@ -102,6 +105,7 @@ class KnownSchedule:
         if self.last_move is None or count != self.last_move[0]:
             self.idle_moves += self.last_move is not None and steps == self.last_move[1]
             self.last_move = count, steps
+            self._note_fraction(count[0])
             self._note_rate(_number_in(known.get("_last_lr")))
         self.optimizer_steps = steps - self.steps_before
         made, rates = _number_in(known.get("_last_lr")), self.optimizer.learning_rates
@@ -121,6 +125,14 @@ class KnownSchedule:
         # Most schedules go on from the rate that they find.
         if is_set_by_others and _distance(now.rate, before.made) < _distance(now.rate, before.rate):
             self.replaced = before.rate, now.rate
+
+    def _note_fraction(self, count: object) -> None:
+        if len(self.fractions) >= _MAX_FRACTIONS or not isinstance(count, float | torch.Tensor):
+            return
+        with DISABLE_TORCH_FUNCTION():
+            number = float(count) if isinstance(count, float) or count.numel() == 1 else math.nan
+        if math.isfinite(number) and number != int(number):
+            self.fractions.append(number)
 
     def _note_rate(self, rate: float | None) -> None:
         """What it made of the learning rate at its latest move."""

@@ -138,6 +138,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV875": (("p=0.1", (("Dropout(0.9)", "Dropout(p=0.1)"),)),),
     "GV876": (("label_smoothing=0.1", (("label_smoothing=0.9", "label_smoothing=0.1"),)),),
     "GV877": (("from inputs and labels", (("model(x), y)", "model(inputs), labels)"),)),),
+    "GV878": (
+        ("call step() without a number", (("schedule.step(loss.item())", "schedule.step()"),)),
+        (
+            "use ReduceLROnPlateau",
+            (("StepLR(optimizer, 2, 0.5)", "ReduceLROnPlateau(optimizer, factor=0.5, patience=2)"),),
+        ),
+    ),
     "GV850": (
         (
             "add up the exponentials by the index by which the weighted rows are added up",

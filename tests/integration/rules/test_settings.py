@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, assert_first_alarm, findings
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, findings
 
 NET = """
 class Net(nn.Module):
@@ -72,6 +72,38 @@ HEALTHY = {
     "data that are hidden": SCRIPT.replace("self.conv(x)", "self.conv(F.dropout(x, 0.9, self.training))"),
     "a little smoothing": SCRIPT.replace("CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing=0.2)"),
 }
+
+STEPPED = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.{}
+for epoch in range(6):
+    loss = F.mse_loss(model(torch.ones(8, 4)), torch.ones(8, 2))
+"""
+EPOCHS = "CosineAnnealingLR(optimizer, 6)"
+WAITS = "ReduceLROnPlateau(optimizer)"
+
+
+@pytest.mark.parametrize("told", ["loss.item()", "loss.detach()"])
+@pytest.mark.filterwarnings("ignore:The epoch parameter")
+def test_a_schedule_that_counts_epochs_and_is_told_a_loss_is_told(told: str, tmp_path: Path) -> None:
+    script = HEAD + STEPPED.format(EPOCHS) + TRAIN + f"    schedule.step({told})  # HERE\n"
+    assert_first_alarm(script, "schedule_told_a_loss", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        (EPOCHS, ""),
+        (EPOCHS, "epoch + 1"),
+        (EPOCHS, "epoch + 0.5"),
+        ("CosineAnnealingWarmRestarts(optimizer, 3)", "epoch + 0.3"),
+        (WAITS, "loss.item()"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The epoch parameter")
+def test_a_schedule_may_be_told_the_epoch_or_wait_for_a_loss(schedule: str, told: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + STEPPED.format(schedule) + TRAIN + f"    schedule.step({told})\n", tmp_path)
 
 
 @pytest.mark.parametrize("name", FAULTY)
