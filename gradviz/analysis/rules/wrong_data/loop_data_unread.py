@@ -64,8 +64,8 @@ class LoopDataUnread(Rule):
             if line is None or not lines or not flow.has_step_after(row):
                 continue
             loop = _loop_around(tree_of(lines), line.line)
-            names = [] if loop is None else _data_names(loop)
-            if loop is None or not names or _is_anything_read(loop, set(names)):
+            names = [] if loop is None else _unread(loop, _data_names(loop))
+            if loop is None or not names:
                 continue
             location = Location(line.file, loop.lineno)
             if location not in told:
@@ -129,23 +129,26 @@ def _called(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def _is_anything_read(loop: ast.For, names: set[str]) -> bool:
-    """Whether a statement of a loop reads one of the names for anything but another name that nothing reads."""
+def _unread(loop: ast.For, names: list[str]) -> list[str]:
+    """The data of each turn, if no statement of a loop reads one of its names for anything but another name that
+    nothing reads: what is cut out with a number, else the names themselves."""
     nodes = [each for statement in (*loop.body, *loop.orelse) for each in ast.walk(statement)]
     moves = [
         each for each in nodes if isinstance(each, ast.Assign) and all(_are_plain(target) for target in each.targets)
     ]
-    passed: set[ast.AST] = set()
+    known, passed = dict.fromkeys(names), set[ast.AST]()
     for move in moves:  # in the order of the program
-        read = [each for each in ast.walk(move.value) if isinstance(each, ast.Name) and each.id in names]
+        read = [each for each in ast.walk(move.value) if isinstance(each, ast.Name) and each.id in known]
         if read:
             passed.update(read)
-            names |= {each.id for target in move.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
-    if not passed and not isinstance(loop.target, ast.Tuple):
-        return True  # it only counts the turns
-    return any(
-        isinstance(each, ast.Name) and each.id in names and is_read(each) and each not in passed for each in nodes
+            targets = (each for target in move.targets for each in ast.walk(target))
+            known |= dict.fromkeys(each.id for each in targets if isinstance(each, ast.Name))
+    is_read_here = any(
+        isinstance(each, ast.Name) and each.id in known and is_read(each) and each not in passed for each in nodes
     )
+    if is_read_here or not names:
+        return []
+    return names if isinstance(loop.target, ast.Tuple) else list(known)[1:]
 
 
 def _are_plain(target: ast.expr) -> bool:
