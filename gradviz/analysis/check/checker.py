@@ -192,8 +192,8 @@ def _lines_explained(finding: Finding) -> Iterator[tuple[Severity, Location]]:
     yield from ((severity, line) for line in lines for severity in SEVERITIES[SEVERITIES.index(finding.severity) :])
 
 
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
-"""Not a digit in a name."""
+_NUMBER = re.compile(r"(?<!line )(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
+"""Not a digit in a name, and not a line."""
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:
@@ -202,7 +202,7 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
     alike: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         message = finding.message if finding.tensors else _NUMBER.sub("0", finding.message)
-        says = (finding.code, message, finding.location, finding.symptom_location, finding.fix)
+        says = (finding.code, finding.severity, message, finding.location, finding.symptom_location, finding.fix)
         is_alone = finding.location is None or finding.cut is not None
         alike.setdefault((len(alike),) if is_alone else says, []).append(finding)
     return [

@@ -94,6 +94,12 @@ class CallIndex:
         """Every call of one kind, oldest first."""
         return self._by_kind.get(kind, ())
 
+    def next_of_kind(self, kind: CallKind, row: int) -> int:
+        """The first call of a kind behind a row; the end of the log if there is none."""
+        rows = self.rows_of_kind(kind)
+        following = bisect_right(rows, row)
+        return rows[following] if following < len(rows) else len(self.log.calls)
+
     def rows_of_function(self, function: str) -> tuple[int, ...]:
         """Every call of a function, by its whole name, oldest first."""
         return self._by_function.get(function, ())

@@ -212,7 +212,8 @@ def divided_mean(flow: Dataflow, backward: int, times: int) -> DividedMean | Non
     """The mean loss of a batch for which backward is called; None if it is divided by other numbers than `times`, or if
     it is no mean of one batch."""
     found: list[int] = []
-    for row, call in flow.makers(flow.log.calls[backward].roots[0].tensor, backward, _MAX_CALLS):
+    roots = flow.log.calls[backward].roots
+    for row, call in flow.makers(roots[0].tensor, backward, _MAX_CALLS) if roots else ():
         divisor = divisor_of(call)
         if divisor is None:
             return DividedMean(row, found[::-1]) if is_mean_of_batch(call) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.numbers.singularities import Singularity
@@ -17,7 +19,8 @@ def mean_of_nothing(flow: Dataflow, row: int) -> Singularity | None:
     call = flow.log.calls[row]
     if not any(use.values is not None and use.values.nans for use in call.outputs):
         return None
-    if call.inputs and _is_empty(flow, call.inputs[0]):
+    is_mean = re.search("mean|std|var|loss|entropy", plain_name(call.function)) is not None
+    if is_mean and call.inputs and _is_empty(flow, call.inputs[0]):
         return Singularity(
             f"its input has no values{_chosen_none(flow, row)}, and the mean of no values is 0/0",
             "leave out batches in which nothing is chosen: if len(x) == 0: continue; or divide a sum by a number "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, findings
 
 PLANNED = """
 net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2))
@@ -58,9 +58,11 @@ HEALTHY = (
 
 @pytest.mark.parametrize("script", FAULTY)
 def test_plans_of_the_highest_cost_are_told(script: str, tmp_path: Path) -> None:
-    assert_first_alarm(HEAD + script + TRAIN, "worst_plans_kept", tmp_path)
+    (found,) = [each for each in findings(HEAD + script + TRAIN, tmp_path) if each.cause == "worst_plans_kept"]
+    here = next(number for number, line in enumerate((HEAD + script).splitlines(), 1) if line.endswith("# HERE"))
+    assert (found.severity, found.location and found.location.line) == ("note", here)
 
 
 @pytest.mark.parametrize("script", HEALTHY)
 def test_plans_of_the_highest_reward_are_right(script: str, tmp_path: Path) -> None:
-    assert "worst_plans_kept" not in {each.cause for each in alarms(HEAD + script + TRAIN, tmp_path)}
+    assert "worst_plans_kept" not in {each.cause for each in findings(HEAD + script + TRAIN, tmp_path)}

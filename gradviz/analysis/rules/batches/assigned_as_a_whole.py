@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class AssignedAsAWhole(Rule):
@@ -167,11 +167,24 @@ def _part(flow: Dataflow, use: TensorUse, row: int, own: frozenset[int]) -> _Par
     for inner in rows:
         call = flow.log.calls[inner]
         if plain_name(call.function) in _SELECTS and call.outputs:
+            if _moves_samples(call):
+                return None
             is_whole = shape_of(flow, call.outputs[0].tensor) == shape_of(flow, call.inputs[0].tensor)
             # A list of places is not recorded: two of them are taken for two orders.
             places = sorted(map(str, call.scalars.items())) or [str(inner)]
             (order if is_whole else chosen).append(f"{plain_name(call.function)} {' '.join(places)}")
     return _Part(sources, tuple(chosen), tuple(order))
+
+
+def _moves_samples(call: Call) -> bool:
+    """Whether a call puts the samples, along the first axis, into another order: they are points of one thing then."""
+    name, numbers = plain_name(call.function), set(call.scalars.values())
+    if name == "getitem":
+        return not call.scalars and len(call.inputs) == _BOTH
+    return name in _ORDERS and numbers == {0}
+
+
+_ORDERS = frozenset({"flip", "index_select", "take_along_dim"})
 
 
 def _parts(order: frozenset[_Comparison], side: int) -> frozenset[tuple[frozenset[int], tuple[str, ...]]]:

@@ -13,7 +13,6 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY
 from gradviz.graph.call_log import Call
 
 
@@ -23,7 +22,7 @@ class SeriesDealtOut(Rule):
     What it finds
     -------------
     ``series.view(-1, streams)``, whose rows are then taken for time steps: inputs are some rows, targets are the same
-    rows one further on, and tokens are looked up in them or a recurrent layer runs along them.
+    rows one further on, and a recurrent layer or attention runs along them.
 
     Why it matters
     --------------
@@ -105,7 +104,8 @@ class _Slice(Struct, frozen=True):
 
 _LAYS_OUT = frozenset({"view", "reshape", "unflatten", "view_as"})
 _KEEP = frozenset({"contiguous", "to", "long", "clone", "cuda", "float", "int", "detach", "cpu", "pin_memory"})
-_MAX_FOLLOWED = 12
+_ATTENDS = frozenset({"multi_head_attention_forward"})
+_MAX_FOLLOWED = 40
 _TWO = 2
 
 
@@ -147,19 +147,20 @@ def _view_of_series(flow: Dataflow, matrix: int, before: int) -> int | None:
 
 
 def _is_read_as_steps(flow: Dataflow, taken: _Slice) -> bool:
-    """Whether tokens are looked up at the taken places, or a recurrent layer runs along its rows."""
+    """Whether a recurrent layer or attention runs along its rows, for each column by itself."""
     first = flow.log.calls[taken.row].outputs[0].tensor
+    rows = shape_of(flow, first)
     waiting, seen = [(first, taken.row)], 0
     while waiting and seen < _MAX_FOLLOWED:
         tensor, before = waiting.pop(0)
         for row in flow.users(tensor, before):
             call, seen = flow.log.calls[row], seen + 1
             name = plain_name(call.function)
-            if name == "embedding":
-                return True
+            shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
             if name in RECURRENT_LAYERS:
-                shape = shape_of(flow, call.inputs[0].tensor)
-                return not is_batch_first(call) and shape[:_TWO] == shape_of(flow, first)
-            if (name in SHAPE_ONLY - PARTS or name in _KEEP) and call.outputs:
+                return not is_batch_first(call) and shape_of(flow, call.inputs[0].tensor)[:_TWO] == rows
+            if name in _ATTENDS:
+                return shape_of(flow, call.inputs[0].tensor)[:_TWO] == rows
+            if shape[:_TWO] == rows:
                 waiting.append((call.outputs[0].tensor, row))
     return False

@@ -117,6 +117,8 @@ def _batches(case: Case, line: RepeatedLine) -> list[_Batches]:
     """For each step of which all losses were measured, and in which some targets are ignored."""
     found: list[_Batches] = []
     for calls in line.by_step.values():
+        if len({case.histories.reached_by[call] for call in calls}) > 1:
+            continue  # tasks, each with a head of its own
         means = [divided_mean(case.dataflow, call, line.times) for call in calls]
         counts = [None if mean is None else _targets(case, mean.row) for mean in means]
         known = [each for each in counts if each is not None]

@@ -69,12 +69,14 @@ class WeightsOfClassesDrawn(Rule):
                 yield self._finding(case, loader)
 
     def _finding(self, case: Case, loader: MadeLoader) -> Finding:
+        weights, samples = loader.weights or 0, loader.samples or 0
         made = case.location_of_site(loader.call_site)
         samplers = _lines_of_samplers(case)
         location = samplers[0] if len(samplers) == 1 else made
         return self.finding(
             f"WeightedRandomSampler has {loader.weights:,} weights for {loader.samples:,} samples: it draws indexes "
             f"below {loader.weights:,} only, and the other samples are never seen",
+            severity=self.severity if weights * _MANY <= samples else "note",
             symptom="grad_wrong",
             why="it needs a weight for each sample, and gives each batch copies of the first few",
             fix="give each sample the weight of its class: WeightedRandomSampler(weights[y], ...)",
@@ -82,6 +84,10 @@ class WeightsOfClassesDrawn(Rule):
             symptom_location=made if made != location else None,
             evidence={"weights": loader.weights, "samples": loader.samples},
         )
+
+
+_MANY = 10
+"""With fewer samples for each weight, a pool of the first ones may be meant."""
 
 
 def _lines_of_samplers(case: Case) -> list[Location]:

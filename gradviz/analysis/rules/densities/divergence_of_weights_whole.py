@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.weighted_parameters import number_given
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.sums_and_averages import factor_of
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
@@ -127,11 +128,28 @@ def _has_data(flow: Dataflow, row: int, since: int) -> bool:
     return leaves_without_data(flow, flow.log.calls[row].outputs[0].tensor, row + 1, since) is None
 
 
+def _factor_inside(flow: Dataflow, row: int) -> float:
+    """By which numbers what is summed was multiplied and divided last."""
+    factor = 1.0
+    for _, call in flow.makers(flow.log.calls[row].inputs[0].tensor, row, _MAX_FACTORS):
+        name = plain_name(call.function)
+        number = number_given(call, "1", "other") if len(call.inputs) == 1 else None
+        if name not in ("mul", "div") or not number:
+            break
+        factor *= number if name == "mul" else 1 / number
+    return abs(factor)
+
+
+_MAX_FACTORS = 4
+
+
 def _leaves_of_sum(flow: Dataflow, term: Term, since: int) -> frozenset[int] | None:
     """The parameters of which a sum over all elements is made, if no data took part and nothing averages it."""
     call = flow.log.calls[term.row]
     rank = len(shape_of(flow, call.inputs[0].tensor)) if call.inputs else 0
     is_whole = plain_name(call.function) == "sum" and rank > 0 and not axes_of(call, rank)
     if not is_whole or any(plain_name(flow.log.calls[row].function) in _MEANS for row in term.path):
+        return None
+    if _factor_inside(flow, term.row) < _LEAST_RATIO:
         return None
     return leaves_without_data(flow, call.outputs[0].tensor, term.row + 1, since)

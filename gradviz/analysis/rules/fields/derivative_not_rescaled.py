@@ -132,7 +132,7 @@ def _is_scaled(flow: Dataflow, use: TensorUse, row: int) -> bool:
     for _, call in flow.makers(use.tensor, row, _MAX_STEPS):
         name = plain_name(call.function)
         if name not in _KEEPS | {"div", "mul"}:
-            return False
+            return bool(call.inputs)  # that call may have scaled them
         if name not in _KEEPS:
             number = call.scalars.get("1", call.scalars.get("other"))
             if len(call.inputs) == _BOTH or (isinstance(number, (int, float)) and abs(number) != 1):
@@ -144,7 +144,7 @@ def _scaling_of_values(flow: Dataflow, row: int) -> tuple[int, bool] | None:
     """The call that divides the target of what was differentiated by a deviation, and True; or that multiplies this by
     one before it meets its target, and False."""
     since = flow.step_before(row)
-    until = next((each for each in flow.rows_of_kind("step") if each > row), len(flow.log.calls))
+    until = flow.next_of_kind("step", row)
     waiting, seen = [_differentiated(flow, row)], set[int]()
     while waiting and len(seen) < _MAX_STEPS:
         tensor = waiting.pop()

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.graph.call_log import Call
 
 
 class FlowEnlargedOnly(Rule):
@@ -115,15 +116,22 @@ def _counts_pixels(flow: Dataflow, tensor: int, row: int) -> bool:
     for _, call in flow.makers(tensor, row, _MAX_MAKERS):
         name = plain_name(call.function)
         if name == "arange":
-            return True
+            return _is_one_by_one(call)
         if name not in _COUNTS and name not in SHAPE_ONLY:
             return False
     return False
 
 
+def _is_one_by_one(call: Call) -> bool:
+    values = call.outputs[0].values if call.outputs else None
+    if values is None or values.minimum is None or values.maximum is None:
+        return False
+    return values.maximum - values.minimum == values.count - 1
+
+
 def _sums(flow: Dataflow, tensor: int, row: int) -> Iterator[int]:
     """The calls that add the values of a tensor to something, or compare them, before a step and without a factor."""
-    until = next((each for each in flow.rows_of_kind("step") if each > row), len(flow.log.calls))
+    until = flow.next_of_kind("step", row)
     waiting, seen = [tensor], set[int]()
     while waiting and len(seen) < _MAX_FOLLOWED:
         for user in flow.users(waiting.pop(), row):

@@ -83,7 +83,7 @@ class SameTermTwice(Rule):
                 if first != row and flow.log.calls[row].call_site not in told:
                     told.add(flow.log.calls[row].call_site)
                     yield self._finding(flow, first, row)
-            alike = None if told else _summands_alike(flow, terms)
+            alike = None if told else _summands_alike(case, terms)
             if alike is not None:
                 told.add(flow.log.calls[alike[1]].call_site)
                 yield self._of_alike(flow, *alike)
@@ -141,11 +141,13 @@ def _compared(flow: Dataflow, row: int) -> tuple[str, int, int, tuple[object, ..
     return name, first, second, tuple(sorted(map(str, call.scalars.items())))
 
 
-def _summands_alike(flow: Dataflow, terms: list[Term]) -> tuple[int, int, int] | None:
+def _summands_alike(case: Case, terms: list[Term]) -> tuple[int, int, int] | None:
     """The calls that made two summands of a loss, perhaps times numbers, alike, and the one that adds the second.
 
     Those that were computed from parameters alone are left out: a penalty counts a shared one at each of its places.
+    So are those that train different parameters: of two sides of a distance, each is detached in one of the two.
     """
+    flow = case.dataflow
     summands = {term.row: term for term in terms if _is_summand(flow, term)}
     found = [summands[row] for row in sorted(summands)][:_MAX_SUMMANDS]
     for one, two in combinations(found, _BOTH):
@@ -154,7 +156,8 @@ def _summands_alike(flow: Dataflow, terms: list[Term]) -> tuple[int, int, int] |
             continue
         made = [(flow.log.calls[row].outputs[0].tensor, row + 1) for row in pair]
         sources = sources_of_both(flow, made[0], made[1])
-        if sources is not None and any(_is_result(flow, each) for each in sources):
+        trains = [case.histories.live_leaves((tensor,), row)[0] for tensor, row in made]
+        if sources is not None and trains[0] == trains[1] and any(_is_result(flow, each) for each in sources):
             return *pair, two.path[-2]
     return None
 

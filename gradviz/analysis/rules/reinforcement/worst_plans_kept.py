@@ -70,7 +70,7 @@ class WorstPlansKept(Rule):
 
     code = "GV861"
     name = "worst_plans_kept"
-    severity = "warning"
+    severity = "note"
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
@@ -158,7 +158,7 @@ def _is_mean_of_plans(flow: Dataflow, row: int) -> bool:
         if plain_name(flow.log.calls[user].function) == "getitem" and len(flow.log.calls[user].inputs) == 1
         for use in flow.log.calls[user].outputs
     }
-    until = next((each for each in flow.rows_of_kind("step") if each > row), len(flow.log.calls))
+    until = flow.next_of_kind("step", row)
     scores = flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row))
     read = {use.tensor for each in scores for use in flow.log.calls[each].inputs}
     for place in places:

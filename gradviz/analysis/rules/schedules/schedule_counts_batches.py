@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -187,7 +188,18 @@ def _backwards_it_counts(case: Case, schedule: Schedule) -> int | None:
         return None
     lengths = [schedule.length] if schedule.class_name in _MADE_FOR_A_LENGTH else []
     is_of_length = any(abs(each - calls) <= _MAX_DIFFERENCE * calls / _STEPS_OF_EACH_MOVE for each in lengths if each)
-    return calls if is_of_length or _holds(schedule, calls, case.dataflow.log.optimizers[schedule.optimizer]) else None
+    is_held = _holds(schedule, calls, case.dataflow.log.optimizers[schedule.optimizer])
+    return calls if is_of_length or (is_held and not _is_a_power(case, schedule)) else None
+
+
+def _is_a_power(case: Case, schedule: Schedule) -> bool:
+    """Whether the file that makes it computes a power of the step, in which a number is a half-life or the like."""
+    made = case.location_of_site(schedule.call_site)
+    lines = case.capture.sources.get(made.file, {}).values() if made is not None else ()
+    return any(_POWER.search(line) for line in lines)
+
+
+_POWER = re.compile(r"\*\*.*\b(step|epoch|i|t|n|s)\b|\bexp\(.*\b(step|epoch|i|t|n|s)\b|\bpow\(")
 
 
 def _holds(schedule: Schedule, calls: int, optimizer: LoggedOptimizer) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -72,13 +73,15 @@ class PaddingMaskUnused(Rule):
         if not masks:
             return
         readers = [each for each in attentions(flow) if each.is_own and each.padding is None]
+        rows_of_readers = [each.row for each in readers]
         for row in lookups:
             ids = _padded_ids(flow, row)
-            mask = None if ids is None else _mask_of(masks, ids, row)
+            mask = None if ids is None else _mask_of(flow, masks, ids, row)
             if ids is None or mask is None or flow.log.calls[row].call_site in told or not flow.has_step_after(row):
                 continue
-            end = next((each for each in flow.rows_of_kind("backward") if each > row), row)
-            reads = (each for each in readers if row < each.row < end and each.length in ids.shape)
+            end = flow.next_of_kind("backward", row)
+            near = readers[bisect_right(rows_of_readers, row) : bisect_right(rows_of_readers, end)]
+            reads = (each for each in near if each.length in ids.shape)
             hidden = (each for each in reads if not each.has_mask or not ids.padding.is_at_end)
             reader = next((each.row for each in hidden if row in flow.ancestors(each.keys, each.row, row)), None)
             if reader is not None:
@@ -133,7 +136,7 @@ def _unused_masks(flow: Dataflow) -> dict[Shape, list[tuple[int, int, int, int]]
         is_mask = values is not None and values.minimum == 0 and values.maximum == 1
         if values is not None and is_mask and _is_unused(flow, number):
             found[shape].append((tensor.producer, number, values.zeros, values.count - values.zeros))
-    return found
+    return {shape: sorted(masks) for shape, masks in found.items()}
 
 
 def _is_unused(flow: Dataflow, tensor: int) -> bool:
@@ -153,10 +156,12 @@ def _is_unused(flow: Dataflow, tensor: int) -> bool:
     return True
 
 
-def _mask_of(masks: dict[Shape, list[tuple[int, int, int, int]]], ids: _Ids, row: int) -> int | None:
-    """The newest mask that was made before, with as many zeros or ones as positions that pad."""
-    count = ids.padding.count
-    fits = [
-        (made, mask) for made, mask, zeros, ones in masks.get(ids.shape, []) if made < row and count in (zeros, ones)
-    ]
-    return max(fits)[1] if fits else None
+def _mask_of(flow: Dataflow, masks: dict[Shape, list[tuple[int, int, int, int]]], ids: _Ids, row: int) -> int | None:
+    """The newest mask that was made before, since the last step, with as many zeros or ones as positions that pad."""
+    count, known, since = ids.padding.count, masks.get(ids.shape, []), flow.step_before(row)
+    for made, mask, zeros, ones in reversed(known[: bisect_left(known, (row,))]):
+        if made < since:
+            return None
+        if count in (zeros, ones):
+            return mask
+    return None

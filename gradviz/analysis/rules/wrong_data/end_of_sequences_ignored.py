@@ -68,6 +68,8 @@ class EndOfSequencesIgnored(Rule):
         for rows in calls_in_training(flow, frozenset({"cross_entropy", "nll_loss"})):
             row, call = rows[0], flow.log.calls[rows[0]]  # Of later batches of a loader, the log has no labels.
             ignored = call.scalars.get("ignore_index", IGNORED_CLASS)
+            if not _has_score_for_each_id(flow, call):
+                continue  # the labels are something else than ids
             filled = None if ignored == ends.value else _fill(flow, row, call, ends.value, ignored)
             location = location_of_call(flow, row if filled is None else filled)
             if ignored == ends.value or filled is not None:
@@ -111,6 +113,13 @@ def _padding_that_ends(flow: Dataflow) -> Padding | None:
     same = {(each.value, each.axis, each.is_at_end, each.least) for each in found}
     is_end = len(found) >= _MIN_BATCHES and len(same) == 1 and found[0].is_at_end and found[0].least == 1
     return found[0] if is_end and len(widths) > 1 else None
+
+
+def _has_score_for_each_id(flow: Dataflow, call: Call) -> bool:
+    """Whether the scores are as many as the rows of a table that is looked up."""
+    scores = shape_of(flow, call.inputs[0].tensor)
+    tables = {flow.log.calls[row].inputs[-1].tensor for row in flow.rows_of_function(_LOOKUP)}
+    return len(scores) > 1 and any(shape_of(flow, table)[:1] == scores[1:2] for table in tables)
 
 
 def _fill(flow: Dataflow, row: int, call: Call, value: int, ignored: object) -> int | None:

@@ -76,8 +76,8 @@ class ResidualOfTheInput(Rule):
 
     def _finding(self, flow: Dataflow, row: int) -> Finding:
         return self.finding(
-            "the code of a later stage is subtracted from the input, and the next stage chooses its code for that, "
-            "with all that the stages before have said",
+            "the code of a later stage is subtracted from the input, so the next stage gets again what the stages "
+            "before have already coded",
             symptom="grad_wrong",
             why="the codes of all stages are added up, so each has to be chosen for what those before it have left",
             fix="subtract it from what the stage got: residual = residual - code",
@@ -87,6 +87,7 @@ class ResidualOfTheInput(Rule):
 
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "sort"})
 _PASSES = SHAPE_ONLY | {"detach", "add"}
+_LOOKS_UP = frozenset({"getitem", "embedding", "index_select", "gather", "take_along_dim"})
 _BOTH = 2
 _MAX_PARTS = 40
 
@@ -99,21 +100,35 @@ def _difference_from_input(flow: Dataflow, root: int, backward: int) -> int | No
     if len(choices) <= _BOTH:
         return None
     chosen_of = {row: frozenset(flow.ancestors(flow.log.calls[row].inputs[0].tensor, row, since)) for row in choices}
-    for row in rows:
-        found = _subtracted(flow, row)
-        feeds = [each for each in choices if row in chosen_of[each]] if found is not None else []
-        if found is None or not feeds:
+    differences = {row: found for row in rows if (found := _subtracted(flow, row)) is not None}
+    for row, (whole, code) in differences.items():
+        parts = _parts(flow, code, row, since)
+        if not any(row in chosen_of[each] for each in choices) or not _is_looked_up(flow, code, row):
             continue
-        whole, code = found
         above = frozenset(flow.ancestors(code, row, since))
-        for earlier in above:
-            other = _subtracted(flow, earlier)
-            is_chosen_for = any(earlier in chosen_of[each] and each in above for each in choices)
-            if other is None or other[0] != whole or not is_chosen_for:
+        for earlier, (of_earlier, other) in differences.items():
+            if of_earlier != whole or earlier not in above:
                 continue
-            if _parts(flow, other[1], earlier, since).isdisjoint(_parts(flow, code, row, since)):
+            is_chosen_for = any(earlier in chosen_of[each] and each in above for each in choices)
+            if is_chosen_for and _parts(flow, other, earlier, since).isdisjoint(parts):
                 return row
     return None
+
+
+def _is_looked_up(flow: Dataflow, code: int, row: int) -> bool:
+    """Whether what is subtracted is a code, perhaps passed straight through, and not a sum of all codes until then that
+    another call has made."""
+    waiting, seen = [(code, row)], set[int]()
+    while waiting and len(seen) < _MAX_PARTS:
+        part, before = waiting.pop()
+        seen.add(part)
+        made = flow.newest_producer(part, before)
+        name = "" if made is None else plain_name(flow.log.calls[made].function)
+        if name in _LOOKS_UP:
+            return True
+        if made is not None and name in _PASSES | {"sub"}:
+            waiting += [(use.tensor, made) for use in flow.log.calls[made].inputs if use.tensor not in seen]
+    return False
 
 
 def _is_choice(flow: Dataflow, row: int) -> bool:
