@@ -62,14 +62,18 @@ class ShardingWatch:
         """
         self._release = release
         self._gathering = Replacement(f"{_MODULE}.FSDPParam.init_unsharded_param")
+        self._is_over = False
 
     def look(self) -> None:
         """A module is about to run: its parameters are gathered after this, if it is sharded."""
-        if not self._gathering.is_in_force and is_loaded(_MODULE):
+        if not self._gathering.is_in_force and not self._is_over and is_loaded(_MODULE):
             self._gathering.put(self._noting)
+            if self._is_over:  # another thread has stopped it since
+                self._gathering.take_back()
 
     def stop(self) -> None:
-        """Put everything back; safe to call twice."""
+        """Put everything back, for good: a module that another thread runs may still look. Safe to call twice."""
+        self._is_over = True
         self._gathering.take_back()
 
     def _noting(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gradviz.recording.ranks.exchange_watch import ExchangeWatch
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.run.recording_plan import RecordingPlan
+from gradviz.recording.torch_access.distributed.sharded_parameters import ShardingWatch
 from tests.integration.recording.helpers import (
     line_of,
     names_of_nodes,
@@ -168,6 +169,17 @@ def test_a_recording_that_ends_while_another_thread_computes_leaves_that_thread_
         stop.set()
         thread.join()
     assert failures == []
+
+
+def test_a_module_that_still_runs_in_another_thread_replaces_nothing_when_the_recording_has_ended() -> None:
+    from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
+
+    original, watch = FSDPParam.init_unsharded_param, ShardingWatch(lambda whole: None)
+    watch.look()
+    assert FSDPParam.init_unsharded_param is not original
+    watch.stop()
+    watch.look()
+    assert FSDPParam.init_unsharded_param is original
 
 
 def test_a_recording_that_ends_in_another_thread_ends_here_with_the_program() -> None:
