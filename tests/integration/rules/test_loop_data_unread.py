@@ -53,6 +53,8 @@ HEALTHY = {
     "        State.x, State.y = xb, yb\n        loss = F.cross_entropy(model(State.x), State.y)" + END,
     "turns that are counted with a step": "for epoch in range(2):\n    for i in range(0, 96, 16):\n"
     "        rows = torch.randint(96, (16,))\n        loss = F.cross_entropy(model(data[rows]), labels[rows])" + END,
+    "variables of the file": "def error():\n    return F.cross_entropy(model(xb), yb)\nfor epoch in range(2):\n"
+    "    for xb, yb in loader:\n        loss = error()" + END,
     "a closure": "for epoch in range(2):\n    for xb, yb in loader:\n"
     "        def closure():\n            return F.cross_entropy(model(xb), yb)\n        loss = closure()" + END,
 }

@@ -68,6 +68,9 @@ HEALTHY = {
     "up a gradient that is turned before": SCRIPT.replace(
         "Adam(net.parameters(), lr=1e-3)", "SGD(net.parameters(), maximize=True, lr=0.1)"
     ).replace("loss = criterion(", "loss = -criterion("),
+    "what is added to data": TRAINED.replace("Adam(net.parameters(), lr=1e-3)", "SGD([shift], maximize=True, lr=0.1)")
+    .replace("net = Net()", "net, shift = Net().requires_grad_(False), torch.zeros(3, 10, requires_grad=True)")
+    .replace("net(torch.randn(16, 3, 10))", "net(torch.randn(16, 3, 10) + shift)"),
     "half of the values": SCRIPT.replace("nn.Dropout(0.1)", "nn.Dropout(0.5)"),
     "data that are hidden": SCRIPT.replace("self.conv(x)", "self.conv(F.dropout(x, 0.9, self.training))"),
     "a little smoothing": SCRIPT.replace("CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing=0.2)"),

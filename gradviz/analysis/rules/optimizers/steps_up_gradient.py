@@ -88,7 +88,10 @@ class StepsUpGradient(Rule):
         flow, optimizers = case.dataflow, case.dataflow.log.optimizers
         steps = flow.rows_of_kind("step")
         is_only = len(optimizers) == 1 and optimizers[0].maximizes and len(steps) >= _MIN_STEPS
-        if not is_only or is_on_purpose(case, besides="maximize=True") or not _lowers_errors(case, steps[-1]):
+        held = [each for group in optimizers[0].groups for each in group] if is_only else []
+        # What is added to data may be meant to raise the error.
+        is_of_model = bool(held) and all(case.histories.tensor(each).role == "parameter" for each in held)
+        if not is_of_model or is_on_purpose(case, besides="maximize=True") or not _lowers_errors(case, steps[-1]):
             return
         (optimizer,) = optimizers
         made = next((row for row in flow.rows_of_kind("add_param_group")), steps[0])

@@ -63,9 +63,10 @@ class LoopDataUnread(Rule):
             lines = {} if line is None else case.capture.sources.get(line.file, {})
             if line is None or not lines or not flow.has_step_after(row):
                 continue
-            loop = _loop_around(tree_of(lines), line.line)
+            tree = tree_of(lines)
+            loop = _loop_around(tree, line.line)
             names = [] if loop is None else _unread(loop, _data_names(loop))
-            if loop is None or not names:
+            if loop is None or not names or _is_read_by_functions(tree, loop, names):
                 continue
             location = Location(line.file, loop.lineno)
             if location not in told:
@@ -149,6 +150,23 @@ def _unread(loop: ast.For, names: list[str]) -> list[str]:
     if is_read_here or not names:
         return []
     return names if isinstance(loop.target, ast.Tuple) else list(known)[1:]
+
+
+def _is_read_by_functions(tree: SourceTree, loop: ast.For, names: list[str]) -> bool:
+    """Whether another function reads variables of a loop: as global ones, or as those of the function around both."""
+    keys = {
+        tree.key_of(each)
+        for each in ast.walk(loop)
+        if isinstance(each, ast.Name) and each.id in names and not is_read(each)
+    }
+    return any(
+        isinstance(each, ast.Name)
+        and each.id in names
+        and is_read(each)
+        and tree.scope(each) != tree.scope(loop)
+        and tree.key_of(each) in keys
+        for each in tree.nodes
+    )
 
 
 def _are_plain(target: ast.expr) -> bool:
