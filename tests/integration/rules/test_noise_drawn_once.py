@@ -50,6 +50,9 @@ HEALTHY = (
     CLEAN.format(before="noise = torch.randn(99, 6)\nnoisy = data + noise\npick = torch.randint(0, 99, (16,))",
                  batch="noisy[torch.randint(0, 99, (16,))]", loss="F.mse_loss(net(x), x.tanh())"),
     CLEAN.format(before="noise = torch.randn(99, 6)", batch="data", loss="F.mse_loss(net(x + 0.1 * noise), x)"),
+    # Two parts of a rule by which targets are made, both drawn once.
+    CLEAN.format(before="rule, change = torch.randn(6, 6) / 3, torch.randn(6, 2) @ torch.randn(2, 6) / 9", batch=NEW,
+                 loss="F.mse_loss(net(x), (x @ (rule + change)).tanh())"),
     # Weights of samples, drawn for a full batch.
     CLEAN.format(before="gain = torch.randn(99, 6)", batch="data", loss="-(net(x).log_softmax(1) * gain).mean()"),
     # The data are random numbers, all of them in each batch, and the noise is new: its scale is one for each sample.
