@@ -470,6 +470,20 @@ for step in range(3):
     + TRAIN,
 }
 
+SERIES = """
+net = nn.Sequential(nn.Conv1d(6, 8, 5), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+windows, labels = torch.randn(64, 24, 6).cumsum(1), torch.randint(0, 3, (64,))
+for step in range(4):
+    x, y = windows[16 * step:16 * step + 16], labels[16 * step:16 * step + 16]
+    loss = F.cross_entropy(net({}), y)
+"""
+WRONG["series for a convolution"] = (
+    SERIES.format("x.reshape(len(x), 6, 24)").replace(", y)\n", ", y)  # HERE\n") + TRAIN
+)
+HEALTHY["series for a convolution"] = SERIES.format("x.transpose(1, 2).reshape(len(x), 6, 24)") + TRAIN
+HEALTHY["series that were laid out flat"] = SERIES.format("x.transpose(1, 2).flatten(1).view(-1, 6, 24)") + TRAIN
+
 
 @pytest.mark.parametrize("shape", list(WRONG))
 def test_the_reshape_that_mixes_axes_comes_first(shape: str, tmp_path: Path) -> None:

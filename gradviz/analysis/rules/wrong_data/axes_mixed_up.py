@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -37,13 +38,13 @@ class AxesMixedUp(Rule):
     The result of attention, (batch, heads, tokens, features), reshaped to (batch, tokens, heads * features) without a
     transposition before; the result of a convolution, (batch, channels, time), viewed as (batch, time, channels);
     the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features); pictures, (batch,
-    height, width, 3), viewed as (batch, 3, height, width) for a convolution; features of tokens, (batch, tokens,
-    features), viewed as (batch, features, tokens) for a convolution or a loss; the numbers of each anchor of a
-    detector, (batch, anchors * numbers, height, width), viewed as (batch, all anchors, numbers) and compared with
-    targets; classes that were coded one-hot, (batch, height, width, classes), viewed as (batch, classes, height, width)
-    and multiplied with probabilities of that shape; samples and times that a reshape exchanges for a recurrent layer or
-    behind it; tensors that were stacked, as the states of time steps, viewed as (samples, tensors, features); and heads
-    that a reshape puts before the tokens.
+    height, width, 3), viewed as (batch, 3, height, width) for a convolution; series, (batch, time, channels), viewed as
+    (batch, channels, time) for one along time; features of tokens, (batch, tokens, features), viewed as (batch,
+    features, tokens) for a convolution or a loss; the numbers of each anchor of a detector, (batch, anchors * numbers,
+    height, width), viewed as (batch, all anchors, numbers) and compared with targets; classes that were coded one-hot,
+    (batch, height, width, classes), viewed as (batch, classes, height, width) and multiplied with probabilities of that
+    shape; samples and times that a reshape exchanges for a recurrent layer or behind it; tensors that were stacked, as
+    the states of time steps, viewed as (samples, tensors, features); and heads that a reshape puts before the tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal but those of
     heads and tokens in attention, the rule says nothing.
 
@@ -123,6 +124,7 @@ def _mixed_by(case: Case, row: int, call: Call) -> Mixed | None:
     flow = case.dataflow
     states = layers_with_samples(flow, row, call)
     known = states or _colours_with_pixels(case, row, call) or samples_with_times(flow, row, call)
+    known = known or _channels_with_times(flow, row, call)
     known = known or features_with_positions(flow, row, call) or classes_with_positions(flow, row, call)
     heads = heads_with_tokens(flow, row, call) or tokens_into_heads(flow, row, call)
     cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
@@ -157,6 +159,22 @@ _COLOURS = (3, 4)
 
 def _takes_pictures(call: Call) -> bool:
     return plain_name(call.function) == "conv2d"
+
+
+def _channels_with_times(flow: Dataflow, row: int, call: Call) -> Mixed | None:
+    """(batch, time, channels), data without a gradient, to (batch, channels, time) for a convolution along time."""
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
+    if len(given) != _SERIES or call.inputs[0].requires_grad or len(set(given[1:])) == 1:
+        return None
+    users = users_by_element(flow, row, call.outputs[0].tensor)
+    is_for_convolution = any(plain_name(flow.log.calls[user].function) == "conv1d" for user in users)
+    if made != (given[0], given[2], given[1]) or not is_for_convolution:
+        return None
+    what = f"a convolution takes the axis of {made[1]} for channels"
+    return Mixed(row, what, "channels and times", "exchange the axes instead: .transpose(1, 2)")
+
+
+_SERIES = 3
 
 
 # -- what the result is used for ---------------------------------------------------------------------------------------
