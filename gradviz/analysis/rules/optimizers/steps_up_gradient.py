@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.fits import fits_in
-from gradviz.analysis.rules.bases.losses.objectives import is_on_purpose
+from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients, is_on_purpose
 from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
 from gradviz.analysis.rules.bases.moves_by_gradient import NewValues, goes_up_gradient, new_values
 
@@ -91,7 +91,9 @@ class StepsUpGradient(Rule):
         held = [each for group in optimizers[0].groups for each in group] if is_only else []
         # What is added to data may be meant to raise the error.
         is_of_model = bool(held) and all(case.histories.tensor(each).role == "parameter" for each in held)
-        if not is_of_model or is_on_purpose(case, besides="maximize=True") or not _lowers_errors(case, steps[-1]):
+        if not is_of_model or has_turned_gradients(flow) or is_on_purpose(case, besides="maximize=True"):
+            return
+        if not _lowers_errors(case, steps[-1]):
             return
         (optimizer,) = optimizers
         made = next((row for row in flow.rows_of_kind("add_param_group")), steps[0])
