@@ -23,8 +23,8 @@ class WorstPlansKept(Rule):
     What it finds
     -------------
     The cross-entropy method: plans drawn at random, scores of them, ``topk()`` or a descending order of the scores, and
-    the mean of the chosen plans. The scores are sums of squares and absolute values, of which one is a distance: they
-    are costs, and the largest are chosen.
+    the mean of the chosen plans. The scores are sums of squares and absolute values, of which one is a distance, and
+    the largest are chosen. It is a note: plans that should lead far away look the same.
 
     Why it matters
     --------------
@@ -85,11 +85,11 @@ class WorstPlansKept(Rule):
     def _finding(self, flow: Dataflow, row: int, distance: int) -> Finding:
         location, made = two_lines(flow, row, distance)
         return self.finding(
-            "of the plans that were drawn, those with the largest sums of squares are kept: a distance that is to be "
-            "small is made large",
+            "of the plans that were drawn, those with the largest distances are kept: if the distances are costs, the "
+            "worst plans",
             symptom="grad_wrong",
-            why="the scores are costs, and the mean goes where they are highest",
-            fix="keep those of the lowest cost: cost.topk(k, largest=False)",
+            why="the mean of the plans goes where their scores are highest",
+            fix="for costs, keep the lowest: cost.topk(k, largest=False)",
             location=location,
             symptom_location=made,
         )
