@@ -60,7 +60,7 @@ class StatisticsOfLastBatch(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         trained: dict[int, tuple[int, float]] = {}
-        told: dict[tuple[CallSite | None, float], list[int]] = {}
+        told: dict[tuple[CallSite | None, float], dict[int, int]] = {}
         for row, call in calls_named(flow, {"batch_norm"}):
             momentum, mean = call.scalars.get("momentum"), next((u.tensor for u in call.inputs if u.place == "1"), None)
             if mean is None or not isinstance(momentum, float) or not _HALF < momentum < 1:
@@ -68,10 +68,10 @@ class StatisticsOfLastBatch(Rule):
             if call.scalars.get("training") is True and flow.has_step_after(row):
                 trained.setdefault(mean, (row, momentum))
             elif call.scalars.get("training") is False and mean in trained:
-                first, kept = trained.pop(mean)
-                told.setdefault((line_of_layer(flow, first), kept), []).append(row)
-        for (line, momentum), rows in told.items():
-            yield self._finding(case, line, momentum, rows)
+                first, kept = trained[mean]
+                told.setdefault((line_of_layer(flow, first), kept), {}).setdefault(mean, row)
+        for (line, momentum), layers in told.items():
+            yield self._finding(case, line, momentum, list(layers.values()))
 
     def _finding(self, case: Case, line: CallSite | None, momentum: float, rows: list[int]) -> Finding:
         used = location_of_call(case.dataflow, rows[0])
