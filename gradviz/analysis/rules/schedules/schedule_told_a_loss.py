@@ -68,7 +68,6 @@ class ScheduleToldALoss(Rule):
                 fix="call step() without a number; or use ReduceLROnPlateau, if the loss should decide",
                 location=stepped or made,
                 symptom_location=made if stepped is not None and made != stepped else None,
-                evidence={"first": told[0]},
             )
 
 

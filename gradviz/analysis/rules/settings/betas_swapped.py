@@ -66,7 +66,6 @@ class BetasSwapped(Rule):
                 why="the squares that should bound a step are forgotten sooner than the gradients that make it",
                 fix=f"swap the two: betas=({second:g}, {first:g})",
                 location=None if made is None else location_of_call(case.dataflow, made),
-                evidence={"first": first, "second": second},
             )
 
 

@@ -68,7 +68,6 @@ class MostlySmoothed(Rule):
                 fix=f"write label_smoothing={1 - share:.3g}" if share < 1 else "leave label_smoothing out",
                 location=location,
                 symptom_location=used if used != location else None,
-                evidence={"label_smoothing": share},
             )
 
 

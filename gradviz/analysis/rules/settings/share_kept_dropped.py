@@ -74,7 +74,6 @@ class ShareKeptDropped(Rule):
             fix=f"if {share:g} should be kept, write p={1 - share:.3g}",
             location=location,
             symptom_location=used if used != location else None,
-            evidence={"p": share},
         )
 
 

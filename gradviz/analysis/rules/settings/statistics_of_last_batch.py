@@ -84,7 +84,7 @@ class StatisticsOfLastBatch(Rule):
             fix=f"write momentum={1 - momentum:.3g}, or leave it out: the default is 0.1",
             location=location,
             symptom_location=used if used != location else None,
-            evidence={"layers": len(rows), "momentum": momentum},
+            evidence={"layers": len(rows)},
         )
 
 

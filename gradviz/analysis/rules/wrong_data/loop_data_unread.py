@@ -86,7 +86,6 @@ class LoopDataUnread(Rule):
             fix=f"compute the loss{at_line(loss)} from {together}; if they are not needed, write _ for them",
             location=loss or location,
             symptom_location=location if loss is not None and loss != location else None,
-            evidence={"names": len(names)},
         )
 
 
