@@ -49,6 +49,10 @@ def short_name(function: str) -> str:
     return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
 
 
+DIFFERENCES = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+"""Functions of two tensors that subtract one from the other, by their plain names."""
+
+
 @cache
 def plain_name(function: str) -> str:
     """The name of the function without affixes: ``div`` for ``torch.Tensor.__rtruediv__`` and ``torch.Tensor.div_``."""

@@ -53,7 +53,7 @@ class RepeatedLine(Struct, frozen=True):
 
     last: int
     """The last of its calls before which everything was noted."""
-    calls: tuple[int, ...]
+    first: int
     by_step: dict[int, list[int]]
     """Those for each step."""
     times: int
@@ -83,7 +83,7 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
             continue  # a step that asks for the gradient several times
         step = each.first_step
         if steps_sometimes(case, each.last, step) or are_pieces(flow, each.of_first_step):
-            yield Accumulating(each.last, step, each.times, each.calls[0])
+            yield Accumulating(each.last, step, each.times, each.first)
 
 
 def repeated_lines(case: Case) -> Iterator[RepeatedLine]:
@@ -103,7 +103,7 @@ def repeated_lines(case: Case) -> Iterator[RepeatedLine]:
                 by_step[step].append(row)
         times = median_low(map(len, by_step.values())) if by_step else 0
         if len(by_step) >= _MIN_STEPS and times > 1:
-            yield RepeatedLine(last, tuple(rows), by_step, times)
+            yield RepeatedLine(last, rows[0], by_step, times)
 
 
 def _step_of(case: Case, row: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import CallLog
+from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
 
 
 class LostEpsilon(NamedTuple):
@@ -36,7 +36,9 @@ def lost_epsilon(flow: Dataflow, row: int) -> LostEpsilon | None:
         dtypes = {_dtype(flow, tensor, row) for tensor in group if epsilon is not None and is_moderate}
         rounded = sorted(each for each in dtypes if epsilon is not None and epsilon <= _ROUNDED_TO_ZERO.get(each, -1.0))
         if rounded and epsilon is not None:
-            return LostEpsilon(optimizer.class_name, epsilon, rounded[0], _made(log, call.optimizer))
+            return LostEpsilon(
+                optimizer.class_name, epsilon, rounded[0], call_that_made_optimizer(flow, call.optimizer)
+            )
     return None
 
 
@@ -47,10 +49,3 @@ def _dtype(flow: Dataflow, tensor: int, row: int) -> str:
         return tensors[flow.log.calls[assigned].inputs[-1].tensor].facts.dtype
     end = tensors[tensor].end
     return (end and end.dtype) or tensors[tensor].facts.dtype
-
-
-def _made(log: CallLog, optimizer: int) -> int | None:
-    given = (
-        row for row, call in enumerate(log.calls) if call.kind == "add_param_group" and call.optimizer == optimizer
-    )
-    return next(given, None)

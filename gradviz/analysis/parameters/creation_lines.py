@@ -64,10 +64,13 @@ def optimizer_that_moved(flow: Dataflow, tensor: int, before: int) -> int | None
     calls = flow.log.calls
     steps = [row for row in flow.changes(tensor, -1, before) if calls[row].kind == "step"]
     optimizer = calls[steps[-1]].optimizer if steps else None
-    if optimizer is None:
-        return None
-    made = (row for row, call in enumerate(calls) if call.kind == "add_param_group" and call.optimizer == optimizer)
-    return next(made, None)
+    return None if optimizer is None else call_that_made_optimizer(flow, optimizer)
+
+
+def call_that_made_optimizer(flow: Dataflow, optimizer: int) -> int | None:
+    """The call that gave an optimizer its first group."""
+    groups = flow.rows_of_kind("add_param_group")
+    return next((row for row in groups if flow.log.calls[row].optimizer == optimizer), None)
 
 
 def is_set_by_hand(flow: Dataflow, writes: tuple[int, ...]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import callers, plain_name
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.computed_alike import COPIES, DRAWS, Twins, is_kept_view, twins
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
@@ -39,7 +39,6 @@ class OwnReference(Struct, frozen=True):
     """Whether parameters that are not trained took part on both sides, as below adapters."""
 
 
-_DISTANCES = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _DIVERGENCES = frozenset({"kl_div", "cross_entropy"})
 _NORMALIZE = COPIES | {"log_softmax", "softmax", "log", "exp"}
 _OF_RATIOS = frozenset({"exp", "clamp"})
@@ -56,7 +55,7 @@ def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
     lines: dict[tuple[int | None, str], list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
         name = plain_name(call.function)
-        is_comparison = name in _DISTANCES | _DIVERGENCES and call.inside is None and len(call.inputs) == _SIDES
+        is_comparison = name in DIFFERENCES | _DIVERGENCES and call.inside is None and len(call.inputs) == _SIDES
         if is_comparison and call.outputs and len(call.live_inputs) == 1:
             lines[call.call_site, name].append(row)
     for rows in lines.values():

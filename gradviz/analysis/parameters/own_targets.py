@@ -15,12 +15,11 @@ from msgspec import Struct
 from gradviz.analysis.cuts.cut_paths import alive_above
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
-_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _PASS = frozenset({
     "squeeze", "unsqueeze", "view", "reshape", "flatten", "expand", "getitem", "max", "amax", "min", "amin", "minimum",
     "maximum", "gather", "clamp", "neg", "float", "to", "chunk", "unbind", "transpose", "take_along_dim", "select",
@@ -74,7 +73,7 @@ def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) ->
             if call.kind != "operation" or len(operands) != _OPERANDS:
                 continue
             name = plain_name(call.function)
-            if name in _COMPARE:
+            if name in DIFFERENCES:
                 yield from _bootstrapped(histories, backward, row, operands)
             elif name == "mul":
                 yield from _weight(histories, backward, row, operands)
@@ -143,7 +142,9 @@ def _is_fitted(flow: Dataflow, difference: int, backward: int) -> bool:
     both = {use.tensor for use in flow.log.calls[difference].inputs}
     rows = {row for tensor in both for row in flow.users(tensor, flow.step_before(backward)) if row < backward}
     calls = (flow.log.calls[row] for row in rows - {difference})
-    return any(plain_name(call.function) in _COMPARE and {use.tensor for use in call.inputs} == both for call in calls)
+    return any(
+        plain_name(call.function) in DIFFERENCES and {use.tensor for use in call.inputs} == both for call in calls
+    )
 
 
 def _is_of(flow: Dataflow, tensor: int, row: int, value: int) -> bool:

@@ -8,7 +8,7 @@ from math import isclose
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
@@ -100,7 +100,6 @@ class _Shift(Struct, frozen=True):
     """The number by which the values were multiplied, if it is one."""
 
 
-_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _PASSED = SHAPE_ONLY | {"stack", "detach", "index_select", "clamp"}
 _BOTH = 2
 _MAX_STEPS = 10
@@ -109,7 +108,7 @@ _MAX_STEPS = 10
 def _met(flow: Dataflow, row: int) -> tuple[int, int] | None:
     """The calls that decoded and encoded what a call compares."""
     call = flow.log.calls[row]
-    if plain_name(call.function) not in _COMPARE or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+    if plain_name(call.function) not in DIFFERENCES or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
         return None
     target = next(use for use in call.inputs if not use.requires_grad)
     decoded = _decoding(flow, call.live_inputs[0].tensor, row)

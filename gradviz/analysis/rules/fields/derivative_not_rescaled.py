@@ -7,7 +7,7 @@ from math import isclose
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -100,7 +100,6 @@ class DerivativeNotRescaled(Rule):
         )
 
 
-_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _KEEPS = SHAPE_ONLY | {"neg", "stack", "detach", "index_select", "requires_grad"}
 _DEVIATIONS = frozenset({"std", "std_mean", "var", "var_mean"})
 _OF_DEVIATIONS = SHAPE_ONLY | {"sqrt", "clamp", "add", "reciprocal", "pow", "max", "maximum", "where"}
@@ -118,7 +117,7 @@ def _unscaled_comparison(flow: Dataflow, tensor: int, row: int) -> int | None:
             return None
         row = users[0]
         call = flow.log.calls[row]
-        if plain_name(call.function) in _COMPARE and len(call.inputs) == _BOTH:
+        if plain_name(call.function) in DIFFERENCES and len(call.inputs) == _BOTH:
             target = next((use for use in call.inputs if not use.requires_grad), None)
             return row if target is not None and not _is_scaled(flow, target, row) else None
         if plain_name(call.function) not in _KEEPS:
@@ -156,7 +155,7 @@ def _scaling_of_values(flow: Dataflow, row: int) -> tuple[int, bool] | None:
             name = plain_name(call.function)
             if name == "mul" and _is_by_deviation(flow, call, user):
                 return user, False
-            if name in _COMPARE and len(call.inputs) == _BOTH:
+            if name in DIFFERENCES and len(call.inputs) == _BOTH:
                 target = next((use for use in call.inputs if not use.requires_grad), None)
                 made = None if target is None else _division(flow, target, user)
                 if made is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -103,7 +103,6 @@ class FlowEnlargedOnly(Rule):
 
 
 _RESIZES = frozenset({"interpolate", "upsample", "upsample_bilinear"})
-_COMPARES = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _COUNTS = frozenset({"meshgrid", "stack", "cat", "repeat", "tile", "flip"})
 _RANK = 4
 _PLANE = 2
@@ -140,7 +139,7 @@ def _sums(flow: Dataflow, tensor: int, row: int) -> Iterator[int]:
                 continue
             seen.add(user)
             name = plain_name(call.function)
-            if name == "add" or name in _COMPARES:
+            if name == "add" or name in DIFFERENCES:
                 yield user
             elif name in SHAPE_ONLY or name == "unbind":
                 waiting += [use.tensor for use in call.outputs]

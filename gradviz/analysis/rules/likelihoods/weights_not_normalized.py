@@ -218,7 +218,7 @@ def _is_leaf(flow: Dataflow, tensor: int, row: int) -> bool:
 
 def _is_only_added(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether the loss reads neither the tensor nor what it was before its shape was changed in another way."""
-    since, until = flow.step_before(row), next(each for each in flow.rows_of_kind("backward") if each > row)
+    since, until = flow.step_before(row), flow.next_of_kind("backward", row)
     while True:
         users = [flow.log.calls[user] for user in flow.users(tensor, since) if user < until and user != row]
         if any(user.kind == "operation" and plain_name(user.function) not in SHAPE_ONLY for user in users):

@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.fits import fits_in
 from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients, is_on_purpose
@@ -96,14 +97,14 @@ class StepsUpGradient(Rule):
         if not _lowers_errors(case, steps[-1]):
             return
         (optimizer,) = optimizers
-        made = next((row for row in flow.rows_of_kind("add_param_group")), steps[0])
+        made = call_that_made_optimizer(flow, 0)
         yield self.finding(
             f"maximize=True lets {optimizer.class_name} go up the gradient, {optimizer.steps:,} times: the loss is an "
             "error, and each step makes it larger",
             symptom="grad_wrong",
             why="the gradient points to where the loss grows",
             fix="leave maximize=True out",
-            location=location_of_call(flow, made),
+            location=location_of_call(flow, steps[0] if made is None else made),
             evidence={"steps": optimizer.steps},
         )
 

@@ -115,7 +115,7 @@ def _given_to_softmax(flow: Dataflow, row: int, softmax: Call) -> set[int]:
 
 def _has_logarithms(flow: Dataflow, scores: int, row: int) -> bool:
     """Whether the same step takes logarithms of the probabilities of these scores, as a policy does."""
-    until = next((each for each in flow.rows_of_kind("step") if each > row), len(flow.log.calls))
+    until = flow.next_of_kind("step", row)
     waiting, seen = [scores], {scores}
     while waiting and len(seen) < _MAX_FORMS:
         given = waiting.pop()

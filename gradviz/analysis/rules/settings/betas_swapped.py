@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
 from gradviz.analysis.rule import Rule
 
 
@@ -57,8 +58,7 @@ class BetasSwapped(Rule):
             if swapped is None or not optimizer.steps or not optimizer.keeps_state:
                 continue
             first, second = swapped
-            rows = case.dataflow.rows_of_kind("add_param_group")
-            made = next((row for row in rows if log.calls[row].optimizer == number), None)
+            made = call_that_made_optimizer(case.dataflow, number)
             yield self.finding(
                 f"betas=({first:g}, {second:g}) of {optimizer.names[0] if optimizer.names else optimizer.class_name}: "
                 f"the average of gradients keeps {first:g} at each step, that of their squares only {second:g}",

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, callers
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, is_read, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, is_read, tree_of
 
 
 class LoopDataUnread(Rule):
@@ -113,9 +113,11 @@ def _loop_around(tree: SourceTree, line: int) -> ast.For | None:
 
 def _data_names(loop: ast.For) -> list[str]:
     """The names that stand for data in each turn of a loop; none where it only counts."""
-    counts = [len(each.args) for each in ast.walk(loop.iter) if isinstance(each, ast.Call) and _called(each) in _COUNTS]
+    counts = [
+        len(each.args) for each in ast.walk(loop.iter) if isinstance(each, ast.Call) and called_name(each) in _COUNTS
+    ]
     target = loop.target
-    if isinstance(target, ast.Tuple) and isinstance(loop.iter, ast.Call) and _called(loop.iter) == "enumerate":
+    if isinstance(target, ast.Tuple) and called_name(loop.iter) == "enumerate":
         target = target.elts[-1]
     names = [each.id for each in ast.walk(target) if isinstance(each, ast.Name)]
     if any(each.startswith("_") for each in names):
@@ -123,10 +125,6 @@ def _data_names(loop: ast.For) -> list[str]:
     if counts:
         return names if max(counts) == _STEPPED and isinstance(loop.target, ast.Name) else []
     return names if isinstance(target, ast.Tuple) and len(names) > 1 else []
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _unread(loop: ast.For, names: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import (
+    DIFFERENCES,
     at_line,
     callers,
     calls_named,
@@ -74,7 +75,7 @@ class OtherNoiseAsTarget(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[int]] = defaultdict(list)
-        for row, call in calls_named(flow, _COMPARE):
+        for row, call in calls_named(flow, DIFFERENCES):
             is_comparison = len(call.inputs) == _SIDES
             if is_comparison and len(call.live_inputs) == 1 and call.inside is None and flow.has_step_after(row):
                 lines[call.call_site].append(row)
@@ -117,7 +118,6 @@ class _Noises(Struct, frozen=True):
     in_input: int
 
 
-_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _SIDES = 2
 _MIN_STEPS = 2
 _MOST_COMPARED = 4
