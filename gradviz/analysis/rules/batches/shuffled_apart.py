@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.ordered_alone import ordered_alone
 from gradviz.analysis.rules.bases.batches.slices_in_order import orderings, slices_in_order
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
+from gradviz.analysis.rules.bases.samples.drawn_indexes import bound_of, draws_of
 
 
 class ShuffledApart(Rule):
@@ -22,7 +24,8 @@ class ShuffledApart(Rule):
     -------------
     A loss that compares predictions with targets one by one, where the inputs were ordered by one ``randperm()`` and
     the targets by another one of the same length, and neither got the other's; or where a permutation of all samples
-    orders the inputs alone, or the targets alone. Also a slice of data in the order in which they are stored
+    orders the inputs alone, or the targets alone; or where the indexes of both were drawn by two calls of ``randint()``
+    with one bound. Also a slice of data in the order in which they are stored
     (``advantages[i : i + 64]``) that is combined, element by element, with what was computed from data that a
     permutation of all of them ordered, or that a loader shuffles. Random numbers are left alone: they belong to no
     sample.
@@ -72,9 +75,12 @@ class ShuffledApart(Rule):
                 lines[call.call_site].append(row)
         for rows in lines.values():
             apart = _apart(case, rows[0], *(use.tensor for use in flow.log.calls[rows[0]].inputs[:_BOTH]))
-            alone = ordered_alone(case, rows[-1], orderings) if apart is None else None
+            drawn = None if apart is not None else _drawn_apart(case, rows[-1])
+            alone = ordered_alone(case, rows[-1], orderings) if apart is drawn is None else None
             if apart is not None:
                 yield self._finding(case, rows[0], *apart)
+            elif drawn is not None:
+                yield self._drawn(case, rows[-1], *drawn)
             elif alone is not None:
                 yield self._alone(case, rows[-1], alone)
         for slice_row, ordering in slices_in_order(case):
@@ -94,6 +100,19 @@ class ShuffledApart(Rule):
             location=location,
             symptom_location=other if other != location else None,
             evidence={"samples": count},
+        )
+
+    def _drawn(self, case: Case, row: int, of_inputs: int, of_targets: int) -> Finding:
+        flow = case.dataflow
+        first, second = location_of_call(flow, of_inputs), location_of_call(flow, of_targets)
+        return self.finding(
+            "the inputs are taken at random indexes, and their targets at those of a second call of randint()"
+            + (f", at line {first.line}" if first is not None and first != second else ""),
+            symptom="grad_wrong",
+            why="each input meets the target of another sample, so there is nothing to learn but their frequencies",
+            fix="draw the indexes once, and index both with them: rows = torch.randint(n, (64,)); x[rows], y[rows]",
+            location=second,
+            symptom_location=first if first != second else location_of_call(flow, row),
         )
 
     def _alone(self, case: Case, row: int, ordering: int) -> Finding:
@@ -138,6 +157,35 @@ def _apart(case: Case, row: int, prediction: int, target: int) -> tuple[int, int
     lengths = {shape_of(flow, flow.log.calls[each].outputs[0].tensor) for each in (one, other)}
     bases = {shape_of(flow, flow.log.calls[each].inputs[0].tensor)[:1] for each in (first, second)}
     return (first, second) if len(lengths) == 1 and bases == lengths else None
+
+
+def _drawn_apart(case: Case, row: int) -> tuple[int, int] | None:
+    """The calls that take inputs and targets by indexes of `randint()`, if they share no draw."""
+    flow, since = case.dataflow, case.dataflow.step_before(row)
+    prediction, target = (use.tensor for use in flow.log.calls[row].inputs[:_BOTH])
+    of_inputs = _drawn_rows(flow, flow.ancestors(prediction, row, since))
+    of_targets = _drawn_rows(flow, flow.ancestors(target, row, since))
+    if not of_inputs or not of_targets or of_inputs.keys() & of_targets.keys():
+        return None
+    lengths = {_samples_of(flow, each) for each in (*of_inputs.values(), *of_targets.values())}
+    is_one_bound = {bound_of(flow, draw) for draw in of_inputs.keys() | of_targets.keys()} == lengths
+    return (max(of_inputs.values()), max(of_targets.values())) if len(lengths) == 1 and is_one_bound else None
+
+
+def _drawn_rows(flow: Dataflow, rows: tuple[int, ...]) -> dict[int, int]:
+    """By call of `randint()`: the call that takes samples of data by the indexes that it drew."""
+    found: dict[int, int] = {}
+    for row in rows:
+        call = flow.log.calls[row]
+        if plain_name(call.function) in ("getitem", "index_select") and len(call.inputs) == _BOTH:
+            data, index = call.inputs
+            draws = [] if data.requires_grad else draws_of(flow, index.tensor, row)
+            found |= dict.fromkeys(draws, row)
+    return found
+
+
+def _samples_of(flow: Dataflow, row: int) -> int | None:
+    return next(iter(shape_of(flow, flow.log.calls[row].inputs[0].tensor)), None)
 
 
 _BOTH = 2

@@ -20,9 +20,9 @@ class ResultDiscarded(Rule):
 
     What it finds
     -------------
-    A statement such as ``scores.masked_fill(mask, -1e9)`` or ``x.clamp(0, 1)``: the function returns a new tensor,
-    which nothing takes, and the program goes on with the old one: in the loss, in what a teacher or a step makes of it,
-    or in the evaluation of an average of the trained weights. Also for lists:
+    A statement such as ``scores.masked_fill(mask, -1e9)``, ``x.clamp(0, 1)`` or ``self.dropout(x)``: the function
+    returns a new tensor, which nothing takes, and the program goes on with the old one: in the loss, in what a teacher
+    or a step makes of it, or in the evaluation of an average of the trained weights. Also for lists:
     ``torch._foreach_lerp(averages, params, 0.1)``.
 
     Why it matters
@@ -72,7 +72,7 @@ class ResultDiscarded(Rule):
                 continue
             if site not in looked_at:
                 location = location_of_call(flow, row)
-                statement = None if location is None else _statement(case, location, plain_name(call.function))
+                statement = None if location is None else _statement(case, location, row)
                 looked_at[site] = None if location is None or statement is None else (location, statement)
             known = looked_at[site]
             later = None if known is None else _use_in_a_loss(flow, row, _first_of_chain(flow, row))
@@ -80,7 +80,7 @@ class ResultDiscarded(Rule):
                 looked_at[site] = None
                 location, statement = known
                 text = case.source_line(location) or ""
-                variable, is_stored = _variable(statement), _is_stored(flow, row)
+                variable, is_stored = _variable(statement, is_of_layer=_is_of_layer(flow, row)), _is_stored(flow, row)
                 symptom = location_of_call(flow, later)
                 yield self._finding(location, symptom, single_name(call), text, variable, is_stored=is_stored)
 
@@ -115,6 +115,10 @@ _CHANGES = frozenset({
     "sigmoid", "tanh", "exp", "log", "sqrt", "pow", "softmax", "log_softmax", "dropout", "normalize", "nan_to_num",
     "triu", "tril", "squeeze", "unsqueeze", "transpose", "permute", "view", "reshape", "flatten", "detach", "to",
     "float", "half", "t", "double", "long", "lerp", "addcmul", "addcdiv", "where",
+})  # fmt: skip
+_LAYERS = frozenset({
+    "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "ReLU", "Sigmoid", "Tanh", "Softmax",
+    "LogSoftmax", "Flatten",
 })  # fmt: skip
 _MOST_BACKWARDS = 3
 _NAMESPACES = ("torch", "F", "nn.functional", "torch.nn.functional")
@@ -208,8 +212,9 @@ def _reaches_backward(flow: Dataflow, tensor: int, row: int) -> bool:
     return bool(next_ones) and any(each in next_ones for each in flow.descendants(tensor, row, next_ones[-1] + 1))
 
 
-def _statement(case: Case, location: Location, name: str) -> ast.Call | None:
-    """The only call of a line, if it is one of this method or function whose result the line does nothing with."""
+def _statement(case: Case, location: Location, row: int) -> ast.Call | None:
+    """The only call of a line, if it is one of the method or function of a call of the log, or of the layer that made
+    this call, and the line does nothing with the result."""
     lines = case.capture.sources.get(location.file, {})
     text, before = lines.get(location.line, ""), lines.get(location.line - 1, "")
     if before.partition("#")[0].rstrip().endswith(_CONTINUES):
@@ -219,14 +224,21 @@ def _statement(case: Case, location: Location, name: str) -> ast.Call | None:
     except SyntaxError:  # a line of a statement that is longer
         return None
     call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and plain_name(call.func.attr) == name:
-        return call
-    return None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    name = plain_name(case.dataflow.log.calls[row].function)
+    return call if plain_name(call.func.attr) == name or _is_of_layer(case.dataflow, row) else None
 
 
-def _variable(call: ast.Call) -> str | None:
+def _is_of_layer(flow: Dataflow, row: int) -> bool:
+    """Whether a layer without parameters made a call, and made no other one."""
+    call, scopes = flow.log.calls[row], flow.log.scopes
+    return call.scope is not None and scopes[call.scope].class_name in _LAYERS
+
+
+def _variable(call: ast.Call, *, is_of_layer: bool) -> str | None:
     """The name that the call is about: that of its object, or its first argument."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if owner is not None and ast.unparse(owner) in _NAMESPACES and call.args:
+    if owner is not None and (is_of_layer or ast.unparse(owner) in _NAMESPACES) and call.args:
         owner = call.args[0]
     return ast.unparse(owner) if isinstance(owner, ast.Name | ast.Attribute) else None

@@ -22,9 +22,9 @@ class TargetWithoutInfluence(Rule):
     What it finds
     -------------
     At every step, an output of a network from which data is subtracted, where the difference is only averaged, added
-    up, scaled, and weighed with data on its way to the loss; also if the absolute value is taken of the average. Data
-    that the loss uses a second time, and differences of things that a model computed, as those of critics, are left
-    alone.
+    up, scaled, and weighed with data on its way to the loss; also if the average is squared, or its absolute value is
+    taken. Data that the loss uses a second time, and differences of things that a model computed, as those of critics,
+    are left alone.
 
     Why it matters
     --------------
@@ -90,7 +90,7 @@ class TargetWithoutInfluence(Rule):
 
 def _difference(flow: Dataflow, backward: int, root: int) -> int | None:
     """The call that subtracts data from what a network computed, or the other way round."""
-    rows = list(linear_rows(flow, backward, root, with_weights=True))
+    rows = list(linear_rows(flow, backward, root, with_weights=True, with_squares=True))
     for row in rows:
         for call in flow.lists.singles(row):
             if not _subtracts(call) or len(call.inputs) != _SIDES or len(call.live_inputs) != 1:

@@ -22,11 +22,14 @@ _PRODUCTS = frozenset({"mul", "dot", "vdot", "inner", "matmul", "mv", "einsum", 
 _MAX_TERMS = 200
 
 
-def linear_rows(flow: Dataflow, backward: int, root: int, *, with_weights: bool = False) -> Iterator[int]:
+def linear_rows(
+    flow: Dataflow, backward: int, root: int, *, with_weights: bool = False, with_squares: bool = False
+) -> Iterator[int]:
     """The calls from which the loss depends on their inputs linearly; for the sign of one number, up to the sign.
 
     Args:
         with_weights: also through products with weights that are data, and nowhere below 0.
+        with_squares: also through the square of one number.
     """
     waiting, seen = [(root, backward)], set[int]()
     while waiting and len(seen) < _MAX_TERMS:
@@ -36,9 +39,16 @@ def linear_rows(flow: Dataflow, backward: int, root: int, *, with_weights: bool 
             continue
         seen.add(row)
         call = flow.log.calls[row]
-        if _is_linear(flow, row, call) or (with_weights and _is_weighed(flow, row, call)):
+        is_passed = with_squares and is_square_of_number(flow, call)
+        if is_passed or _is_linear(flow, row, call) or (with_weights and _is_weighed(flow, row, call)):
             yield row
             waiting += [(use.tensor, row) for use in call.live_inputs]
+
+
+def is_square_of_number(flow: Dataflow, call: Call) -> bool:
+    """Whether a call squares a single number, as the mean of differences."""
+    is_square = plain_name(call.function) in ("square", "pow") and len(call.live_inputs) == len(call.inputs) == 1
+    return is_square and shape_of(flow, call.inputs[0].tensor) == () and call.scalars.get("1", 2) in (2, 2.0)
 
 
 def _is_linear(flow: Dataflow, row: int, call: Call) -> bool:
