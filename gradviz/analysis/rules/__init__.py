@@ -52,6 +52,7 @@ from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsI
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
+from gradviz.analysis.rules.graph_lifetime.losses_left_behind import LossesLeftBehind
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
@@ -120,7 +121,6 @@ from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
 from gradviz.analysis.rules.objectives.overlap_minimized import OverlapMinimized
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
-from gradviz.analysis.rules.objectives.penalty_without_abs import PenaltyWithoutAbs
 from gradviz.analysis.rules.objectives.players_agree import PlayersAgree
 from gradviz.analysis.rules.objectives.rare_class_weighs_less import RareClassWeighsLess
 from gradviz.analysis.rules.objectives.reversed_for_all import ReversedForAll
@@ -170,6 +170,9 @@ from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.units_stay_alike import UnitsStayAlike
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
+from gradviz.analysis.rules.penalties.decay_outweighs import DecayOutweighs
+from gradviz.analysis.rules.penalties.penalty_subtracted import PenaltySubtracted
+from gradviz.analysis.rules.penalties.penalty_without_abs import PenaltyWithoutAbs
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.advantages_cross_ends import AdvantagesCrossEnds
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
@@ -198,6 +201,7 @@ from gradviz.analysis.rules.schedules.rate_set_elsewhere import RateSetElsewhere
 from gradviz.analysis.rules.schedules.rates_fall_with_depth import RatesFallWithDepth
 from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
+from gradviz.analysis.rules.schedules.schedule_made_anew import ScheduleMadeAnew
 from gradviz.analysis.rules.schedules.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.schedules.schedule_told_a_loss import ScheduleToldALoss
 from gradviz.analysis.rules.schedules.schedule_without_effect import ScheduleWithoutEffect
@@ -586,6 +590,10 @@ RULES: tuple[type[Rule], ...] = (
     MostlySmoothed,
     LoopDataUnread,
     ScheduleToldALoss,
+    PenaltySubtracted,
+    DecayOutweighs,
+    ScheduleMadeAnew,
+    LossesLeftBehind,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

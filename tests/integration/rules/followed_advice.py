@@ -145,6 +145,34 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("StepLR(optimizer, 2, 0.5)", "ReduceLROnPlateau(optimizer, factor=0.5, patience=2)"),),
         ),
     ),
+    "GV886": (("loss + 0.01 * penalty", (("- 0.01 * penalty", "+ 0.01 * penalty"),)),),
+    "GV887": (("weight_decay=0.0005", (("weight_decay=0.5", "weight_decay=0.0005"),)),),
+    "GV888": (
+        (
+            "make it once, before the loop",
+            (
+                ("for epoch in range(4):\n    schedule =", "schedule ="),
+                ("gamma=0.1)\n", "gamma=0.1)\nfor epoch in range(4):\n"),
+            ),
+        ),
+    ),
+    "GV889": (
+        (
+            "move zero_grad(), backward() and step() into the loop",
+            (("    loss.backward()\n    optimizer.step()", "        loss.backward()\n        optimizer.step()"),),
+        ),
+        (
+            "add the losses up",
+            (
+                (
+                    "    for batch in range(4):\n        optimizer.zero_grad()\n",
+                    "    optimizer.zero_grad()\n    total = 0\n    for batch in range(4):\n",
+                ),
+                ("loss = (model", "total = total + (model"),
+                ("loss.backward()", "total.backward()"),
+            ),
+        ),
+    ),
     "GV850": (
         (
             "add up the exponentials by the index by which the weighted rows are added up",

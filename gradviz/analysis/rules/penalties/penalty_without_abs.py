@@ -15,6 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.differences_of_neighbours import differences_of_neighbours
+from gradviz.analysis.rules.bases.losses.linear_terms import is_square_of_number
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 
 
@@ -107,7 +108,7 @@ _FITS = frozenset({
     "binary_cross_entropy_with_logits", "kl_div", "pow", "square", "abs",
 })  # fmt: skip
 _ADDS_UP = frozenset({"sum", "mean", "view", "reshape", "flatten", "cat", "stack"})
-_LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm"})
+LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm"})
 _NAMES_OF_VARIATIONS = re.compile(r"(?<![a-z])tv|variation|smooth", re.I)
 _BOTH = 2
 
@@ -117,7 +118,7 @@ def _sums_of_weights(case: Case, terms: list[Term]) -> _Plain | None:
     flow, found = case.dataflow, list[tuple[int, int]]()
     is_squared = False
     for term in terms:
-        row = _squared(flow, term.row)
+        row = squared_number(flow, term.row)
         call = flow.log.calls[row]
         is_added = term.sign > 0 and term.is_sure and plain_name(call.function) in _ADDS_UP
         if is_added and not _is_of_constraint(flow, term):
@@ -130,15 +131,10 @@ def _sums_of_weights(case: Case, terms: list[Term]) -> _Plain | None:
     return _Plain(min(row for row, _ in found), tuple(sorted({each for _, each in found})), is_squared)
 
 
-def _squared(flow: Dataflow, row: int) -> int:
+def squared_number(flow: Dataflow, row: int) -> int:
     """If a call squares a single number: the call that made it, else itself."""
     call = flow.log.calls[row]
-    is_square = plain_name(call.function) in ("square", "pow") and len(call.inputs) == 1
-    made = (
-        flow.newest_producer(call.inputs[0].tensor, row)
-        if is_square and not shape_of(flow, call.inputs[0].tensor)
-        else None
-    )
+    made = flow.newest_producer(call.inputs[0].tensor, row) if is_square_of_number(flow, call) else None
     return row if made is None else made
 
 
@@ -153,7 +149,7 @@ def _is_weight(flow: Dataflow, tensor: int, row: int) -> bool:
     if len(shape_of(flow, tensor)) < _BOTH or not _has_both_signs(flow, tensor, row):
         return False
     users = (flow.log.calls[user] for user in flow.users(tensor, flow.step_before(row)))
-    return any(plain_name(call.function) in _LAYERS and call.inputs[0].tensor != tensor for call in users)
+    return any(plain_name(call.function) in LAYERS and call.inputs[0].tensor != tensor for call in users)
 
 
 def _has_both_signs(flow: Dataflow, tensor: int, row: int) -> bool:

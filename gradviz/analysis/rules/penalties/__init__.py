@@ -1,0 +1,1 @@
+"""Rules about what a loss or a step adds to keep weights small: penalties, decay."""

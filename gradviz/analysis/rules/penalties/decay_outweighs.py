@@ -1,0 +1,112 @@
+"""GV887."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import LoggedOptimizer
+
+
+class DecayOutweighs(Rule):
+    """Weight decay is so strong that it shrinks the weights faster than gradients can make them.
+
+    What it finds
+    -------------
+    Ten or more steps of ``AdamW`` or ``SGD`` in which learning rate times ``weight_decay`` takes more than 2 % of the
+    weights away at each step; and of ``Adam`` and its like with a ``weight_decay`` of 0.1 or more, which they add to
+    the gradient before they divide by its size (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019,
+    section 2): numbers of that size are meant for ``AdamW``.
+
+    Why it matters
+    --------------
+    The weights are drawn to zero within some tens of steps, whatever the loss says, and the model answers the same for
+    all inputs.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5)
+    for step in range(10):
+        x = torch.randn(16, 4)
+        loss = torch.nn.functional.mse_loss(model(x), x[:, :1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.0005)
+    for step in range(10):
+        x = torch.randn(16, 4)
+        loss = torch.nn.functional.mse_loss(model(x), x[:, :1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV887"
+    name = "decay_outweighs"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for number, optimizer in enumerate(flow.log.optimizers):
+            group = _group_of_strong_decay(optimizer)
+            if group is None or optimizer.steps < _MIN_STEPS:
+                continue
+            decay, share = optimizer.weight_decays[group], _share(optimizer, group)
+            made = call_that_made_optimizer(flow, number)
+            is_added = optimizer.class_name in _ADD_TO_GRADIENT
+            usual = _USUAL_DECOUPLED if optimizer.class_name == "AdamW" else _USUAL_ADDED
+            yield self.finding(
+                f"weight_decay={decay:g} of {optimizer_words(optimizer)} "
+                + (
+                    f"adds {decay:g} times each weight to its gradient, before {optimizer.class_name} divides by the "
+                    "gradient's size"
+                    if is_added
+                    else f"takes {share:.2g} of each weight away at every step: alone it halves them in "
+                    f"{log(2) / share:.0f} steps"
+                ),
+                symptom="grad_wrong",
+                why="what is added outweighs the gradient of the loss: weights go to zero whatever the loss says"
+                if is_added
+                else "the weights go to zero faster than the loss can make them grow",
+                fix="write torch.optim.AdamW, which decays apart from the gradient; or a smaller number, as "
+                f"weight_decay={usual:g}"
+                if is_added
+                else f"lower it: weight_decay={usual:g} is usual",
+                location=None if made is None else location_of_call(flow, made),
+                tensors=names_of(flow, sorted(optimizer.groups[group])),
+                evidence={"steps": optimizer.steps},
+            )
+
+
+_MIN_STEPS = 10
+_MOST_PER_STEP = 0.02
+_MOST_ADDED = 0.1
+_USUAL_ADDED, _USUAL_DECOUPLED = 0.0005, 0.01
+_TAKE_AWAY = frozenset({"AdamW", "SGD"})
+_ADD_TO_GRADIENT = frozenset({"Adam", "NAdam", "RAdam", "Adamax", "RMSprop"})
+
+
+def _share(optimizer: LoggedOptimizer, group: int) -> float:
+    """Which part of the weights a step takes away, at the highest learning rate of a group."""
+    rate, decay = optimizer.highest_rates[group], optimizer.weight_decays[group]
+    return (rate or 0.0) * (decay or 0.0)
+
+
+def _group_of_strong_decay(optimizer: LoggedOptimizer) -> int | None:
+    groups = range(min(len(optimizer.weight_decays), len(optimizer.highest_rates)))
+    if optimizer.class_name in _TAKE_AWAY:
+        return next((group for group in groups if _share(optimizer, group) > _MOST_PER_STEP), None)
+    if optimizer.class_name in _ADD_TO_GRADIENT:
+        return next((group for group in groups if (optimizer.weight_decays[group] or 0) >= _MOST_ADDED), None)
+    return None
