@@ -43,6 +43,7 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
@@ -575,6 +576,7 @@ RULES: tuple[type[Rule], ...] = (
     FlowEnlargedOnly,
     WeightsOfOtherGroups,
     HookedAgain,
+    LogitsAsProbabilities,
     ResidualOfTheInput,
     WorstPlansKept,
     TargetsWeighByBatch,

@@ -17,6 +17,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("dtype=torch.bfloat16)", "dtype=torch.float32)"), (".sin()], dim=-1)", ".sin()], dim=-1).bfloat16()")),
         ),
     ),
+    "GV852": (("logits > 0", (("model(x) > 0.5", "model(x) > 0"),)),),
     "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
     "GV837": (("key_padding_mask=is_padding", (("mix(x, x, x)", "mix(x, x, x, key_padding_mask=is_padding)"),)),),
     "GV838": (("d = reference - policy", (("d = new - fixed", "d = fixed - new"),)),),
