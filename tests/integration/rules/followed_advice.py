@@ -17,6 +17,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("dtype=torch.bfloat16)", "dtype=torch.float32)"), (".sin()], dim=-1)", ".sin()], dim=-1).bfloat16()")),
         ),
     ),
+    "GV853": (
+        (
+            "initialize first and load after that",
+            (
+                (
+                    "body.load_state_dict(trained.state_dict())\nmodel.apply(init_weights)",
+                    "model.apply(init_weights)\nbody.load_state_dict(trained.state_dict())",
+                ),
+            ),
+        ),
+        ("initialize only the new layers", (("model.apply(", "head.apply("),)),
+    ),
     "GV852": (("logits > 0", (("model(x) > 0.5", "model(x) > 0"),)),),
     "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
     "GV837": (("key_padding_mask=is_padding", (("mix(x, x, x)", "mix(x, x, x, key_padding_mask=is_padding)"),)),),
