@@ -45,6 +45,7 @@ from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
+from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
@@ -579,6 +580,7 @@ RULES: tuple[type[Rule], ...] = (
     HookedAgain,
     LogitsAsProbabilities,
     LoadedAndDrawnAgain,
+    PixelsScaledOtherwise,
     ResidualOfTheInput,
     WorstPlansKept,
     TargetsWeighByBatch,

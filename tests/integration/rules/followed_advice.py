@@ -29,6 +29,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("initialize only the new layers", (("model.apply(", "head.apply("),)),
     ),
+    "GV854": (("leave out this division", (("step * 8 + 8] / 255", "step * 8 + 8]"),)),),
     "GV852": (("logits > 0", (("model(x) > 0.5", "model(x) > 0"),)),),
     "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
     "GV837": (("key_padding_mask=is_padding", (("mix(x, x, x)", "mix(x, x, x, key_padding_mask=is_padding)"),)),),

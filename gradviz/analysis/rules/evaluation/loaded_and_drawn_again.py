@@ -19,8 +19,9 @@ class LoadedAndDrawnAgain(Rule):
 
     What it finds
     -------------
-    A line that loads values into parameters, of which more than half are overwritten by an initialization (``normal_()``,
-    ``zeros_()``, functions of ``nn.init``) before anything has used them. A head that is drawn again is left alone.
+    A line that loads values into parameters, of which more than half are overwritten by an initialization
+    (``normal_()``, ``zeros_()``, functions of ``nn.init``) before anything has used them. A head that is drawn
+    again is left alone.
 
     Why it matters
     --------------
@@ -88,7 +89,7 @@ class LoadedAndDrawnAgain(Rule):
             "anything uses them: what was loaded is lost",
             symptom="grad_wrong",
             why="an initialization overwrites parameters in place, whatever they held",
-            fix="initialize first and load after that, or initialize only the new layers: model.head.apply(init_weights)",
+            fix="initialize first and load after that, or initialize only the new layers: head.apply(init_weights)",
             location=location,
             symptom_location=loaded if loaded != location else None,
             tensors=names_of(flow, tensors),
@@ -99,8 +100,8 @@ class LoadedAndDrawnAgain(Rule):
 _MIN_SHARE = 0.5
 _INTO_AND_FROM = 2
 _DRAW = frozenset({
-    "uniform", "normal", "zero", "zeros", "ones", "fill", "constant", "trunc_normal", "kaiming_uniform", "kaiming_normal",
-    "xavier_uniform", "xavier_normal", "orthogonal", "eye", "dirac", "sparse", "exponential", "erfinv",
+    "uniform", "normal", "zero", "zeros", "ones", "fill", "constant", "trunc_normal", "kaiming_uniform",
+    "kaiming_normal", "xavier_uniform", "xavier_normal", "orthogonal", "eye", "dirac", "sparse", "exponential",
 })  # fmt: skip
 
 

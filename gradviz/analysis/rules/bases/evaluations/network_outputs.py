@@ -5,10 +5,11 @@ from __future__ import annotations
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 
-_SAME_VALUES = frozenset({
-    "squeeze", "unsqueeze", "view", "view_as", "reshape", "flatten", "ravel", "getitem", "detach", "clone", "cpu", "cuda",
-    "to", "float", "double", "type", "data", "contiguous", "cat", "stack", "permute", "transpose", "expand",
+SAME_VALUES = frozenset({
+    "squeeze", "unsqueeze", "view", "view_as", "reshape", "flatten", "ravel", "getitem", "detach", "clone", "cpu",
+    "cuda", "to", "float", "double", "type", "data", "contiguous", "cat", "stack", "permute", "transpose", "expand",
 })  # fmt: skip
+"""Calls after which the values are the same, in another shape, of another type, or among others."""
 _MAX_CALLS = 12
 
 Layer = int | tuple[str, int, str]
@@ -19,7 +20,7 @@ def layer_behind(flow: Dataflow, tensor: int, row: int) -> Layer | None:
     """What computed the values of a tensor, which may have got another shape since."""
     for made, call in flow.makers(tensor, row, _MAX_CALLS):
         name = plain_name(call.function)
-        if name in _SAME_VALUES:
+        if name in SAME_VALUES:
             continue
         weights = [use.tensor for use in call.inputs if flow.log.tensors[use.tensor].role == "parameter"]
         if weights:
