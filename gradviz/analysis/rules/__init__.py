@@ -43,6 +43,7 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
@@ -581,6 +582,7 @@ RULES: tuple[type[Rule], ...] = (
     LogitsAsProbabilities,
     LoadedAndDrawnAgain,
     PixelsScaledOtherwise,
+    BestNeverUpdated,
     ResidualOfTheInput,
     WorstPlansKept,
     TargetsWeighByBatch,

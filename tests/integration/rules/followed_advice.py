@@ -29,6 +29,17 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("initialize only the new layers", (("model.apply(", "head.apply("),)),
     ),
+    "GV855": (
+        (
+            "best_loss = held_out",
+            (
+                (
+                    "        if held_out < best_loss:\n",
+                    "        if held_out < best_loss:\n            best_loss = held_out\n",
+                ),
+            ),
+        ),
+    ),
     "GV854": (("leave out this division", (("step * 8 + 8] / 255", "step * 8 + 8]"),)),),
     "GV852": (("logits > 0", (("model(x) > 0.5", "model(x) > 0"),)),),
     "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
