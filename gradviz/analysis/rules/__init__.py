@@ -44,9 +44,11 @@ from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRank
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
+from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
+from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
@@ -583,6 +585,8 @@ RULES: tuple[type[Rule], ...] = (
     LoadedAndDrawnAgain,
     PixelsScaledOtherwise,
     BestNeverUpdated,
+    TransformOfBothParts,
+    FirstBatchEachTime,
     ResidualOfTheInput,
     WorstPlansKept,
     TargetsWeighByBatch,

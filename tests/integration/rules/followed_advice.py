@@ -29,13 +29,27 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("initialize only the new layers", (("model.apply(", "head.apply("),)),
     ),
+    "GV856": (
+        (
+            "val.dataset = copy.copy(val.dataset)",
+            (
+                (
+                    "held_out.dataset.transform",
+                    "held_out.dataset = __import__('copy').copy(whole)\nheld_out.dataset.transform",
+                ),
+            ),
+        ),
+    ),
+    "GV857": (
+        ("for x, y in loader:", (("for step in range(8):\n    (x,) = next(iter(loader))", "for (x,) in loader:"),)),
+    ),
     "GV855": (
         (
             "best_loss = held_out",
             (
                 (
-                    "        if held_out < best_loss:\n",
-                    "        if held_out < best_loss:\n            best_loss = held_out\n",
+                    "    if held_out < best_loss:\n",
+                    "    if held_out < best_loss:\n        best_loss = held_out\n",
                 ),
             ),
         ),

@@ -71,17 +71,16 @@ def _keeps_something(node: ast.If) -> bool:
         return False
     if any(called_name(each) in _KEEP for each in inside):
         return True
+    elsewhere = [each for statement in node.orelse for each in ast.walk(statement)]
     counted = {
-        ast.unparse(each.target) for statement in node.orelse for each in ast.walk(statement) if _counts_up(each)
+        ast.unparse(each.target)
+        for each in elsewhere
+        if isinstance(each, ast.AugAssign) and isinstance(each.op, ast.Add)
     }
     return any(
         isinstance(each, ast.Assign) and _number(each.value) == 0 and ast.unparse(each.targets[0]) in counted
         for each in node.body
     )
-
-
-def _counts_up(node: ast.AST) -> bool:
-    return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
 
 
 def _is_score_of(tree: SourceTree, score: ast.expr, loop: Loop) -> bool:
