@@ -48,6 +48,7 @@ from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEa
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
+from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
@@ -587,6 +588,7 @@ RULES: tuple[type[Rule], ...] = (
     BestNeverUpdated,
     TransformOfBothParts,
     FirstBatchEachTime,
+    ScoredInOtherUnits,
     ResidualOfTheInput,
     WorstPlansKept,
     TargetsWeighByBatch,

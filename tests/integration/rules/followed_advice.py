@@ -29,6 +29,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("initialize only the new layers", (("model.apply(", "head.apply("),)),
     ),
+    "GV858": (
+        (
+            "predicted * std + mean",
+            (("l1_loss(model(x[40:]),", "l1_loss(model(x[40:]) * price.std() + price.mean(),"),),
+        ),
+    ),
     "GV856": (
         (
             "val.dataset = copy.copy(val.dataset)",
