@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.evaluations.unmoved_bests import UnmovedBest, unmoved_bests
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.unmoved_bests import UnmovedBest, unmoved_bests
 
 
 class BestNeverUpdated(Rule):

@@ -8,8 +8,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.evaluations.parts_of_one_data_set import SharedAttribute, shared_attributes
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.parts_of_one_data_set import SharedAttribute, shared_attributes
 
 
 class TransformOfBothParts(Rule):
