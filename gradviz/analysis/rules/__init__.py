@@ -46,6 +46,7 @@ from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSome
 from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
 from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
+from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
@@ -589,6 +590,7 @@ RULES: tuple[type[Rule], ...] = (
     TransformOfBothParts,
     FirstBatchEachTime,
     ScoredInOtherUnits,
+    LoadedAndOtherScored,
     ResidualOfTheInput,
     WorstPlansKept,
     TargetsWeighByBatch,

@@ -29,6 +29,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("initialize only the new layers", (("model.apply(", "head.apply("),)),
     ),
+    "GV859": (
+        ("score the model that was loaded", (("mse_loss(model(x[20:])", "mse_loss(best_model(x[20:])"),)),
+        ("load the state into the model", (("best_model.load_state_dict", "model.load_state_dict"),)),
+    ),
     "GV858": (
         (
             "predicted * std + mean",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, callers, calls_named, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.evaluations.loaded_states import loads_by_line
 
 
 class LoadedAndDrawnAgain(Rule):
@@ -71,13 +70,9 @@ class LoadedAndDrawnAgain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        lines: dict[Location | None, list[int]] = defaultdict(list)
-        for row, call in calls_named(flow, {"copy"}):
-            if flow.has_step_after(row) and _is_load(case, row, call):
-                lines[location_of_call(flow, row)].append(row)
-        for location, rows in lines.items():
+        for location, rows in loads_by_line(case).items():
             drawn = {row: again for row in rows if (again := _drawn_again(flow, row)) is not None}
-            if location is not None and len(drawn) > _MIN_SHARE * len(rows):
+            if flow.has_step_after(rows[-1]) and len(drawn) > _MIN_SHARE * len(rows):
                 yield self._finding(case, location, drawn, len(rows))
 
     def _finding(self, case: Case, loaded: Location, drawn: dict[int, int], count: int) -> Finding:
@@ -98,24 +93,10 @@ class LoadedAndDrawnAgain(Rule):
 
 
 _MIN_SHARE = 0.5
-_INTO_AND_FROM = 2
 _DRAW = frozenset({
     "uniform", "normal", "zero", "zeros", "ones", "fill", "constant", "trunc_normal", "kaiming_uniform",
     "kaiming_normal", "xavier_uniform", "xavier_normal", "orthogonal", "eye", "dirac", "sparse", "exponential",
 })  # fmt: skip
-
-
-def _is_load(case: Case, row: int, call: Call) -> bool:
-    """Whether a call copies stored values into a parameter: those of a file or of another module."""
-    flow = case.dataflow
-    if len(call.inputs) < _INTO_AND_FROM or call.inside is not None:
-        return False
-    into, source = (flow.log.tensors[use.tensor] for use in call.inputs[:2])
-    if not any(flow.log.tensors[each].role == "parameter" for each in flow.sharing_memory(call.inputs[0].tensor)):
-        return False
-    if "load_state_dict" in (case.source_line(location_of_call(flow, row)) or ""):
-        return True
-    return into.facts.shape == source.facts.shape and source.producer is None
 
 
 def _drawn_again(flow: Dataflow, row: int) -> int | None:
