@@ -14,7 +14,7 @@ from math import prod
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -32,6 +32,8 @@ _LOSSES = frozenset(
     )
 )
 """They combine prediction and target element by element, and broadcast."""
+_COMPARE = frozenset({"eq", "ne", "sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+"""What scores are computed with: they compare each prediction with its own target."""
 _INSERT_AN_AXIS = frozenset({"torch.Tensor.unsqueeze", "torch.unsqueeze", "torch.Tensor.__getitem__"})
 _MAX_FOLLOWED = 200
 
@@ -79,7 +81,33 @@ def crossings_into(flow: Dataflow, root: int, backward: int, since: int = 0) -> 
             yield each
 
 
-def _crossing(flow: Dataflow, row: int) -> Crossing | None:
+def crossings_in_scores(flow: Dataflow) -> Iterator[Crossing]:
+    """Crossings of what trained parameters computed with what they did not, in numbers that no backward needs."""
+    for row, _ in calls_named(flow, _COMPARE):
+        found = _crossing(flow, row, is_live=False)
+        if found is None or _is_on_purpose(flow, found) or not _is_prediction_with_target(flow, found):
+            continue
+        end = len(flow.log.calls)
+        is_mean = is_only_averaged(flow, found, end, is_live=False)
+        is_whole = _is_only_reduced_as_a_whole(flow, found, set(), end, is_live=False)
+        if flow.log.calls[row].function in _LOSSES or (is_whole and not is_mean):
+            yield found
+
+
+def _is_prediction_with_target(flow: Dataflow, crossing: Crossing) -> bool:
+    calls, tensors = flow.log.calls, flow.log.tensors
+    are_computed = (
+        any(
+            tensors[given.tensor].role == "parameter" or given.requires_grad
+            for row in flow.ancestors(use.tensor, crossing.call)
+            for given in calls[row].inputs
+        )
+        for use in (crossing.one, crossing.other)
+    )
+    return sum(are_computed) == 1
+
+
+def _crossing(flow: Dataflow, row: int, *, is_live: bool = True) -> Crossing | None:
     call = flow.log.calls[row]
     tensors = [use for use in call.inputs if use.place in _OPERANDS]
     if call.kind != "operation" or call.inside is not None or len(tensors) != 2 or len(call.outputs) != 1:
@@ -90,7 +118,8 @@ def _crossing(flow: Dataflow, row: int) -> Crossing | None:
     if count < 2 or prod(shapes[1]) != count or len(shapes[0]) == len(shapes[1]):
         return None
     result = _broadcast(*shapes)
-    if result is None or prod(result) <= count or not (one.requires_grad or other.requires_grad):
+    decides = (one, other) if is_live else call.outputs
+    if result is None or prod(result) <= count or is_live != any(use.requires_grad for use in decides):
         return None
     if call.function not in _LOSSES and shape_of(flow, call.outputs[0].tensor) != result:
         return None
@@ -173,7 +202,9 @@ def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
     return adds_an_axis and flow.line_of(made[-1]) == flow.line_of(row) and len(flow.users(use.tensor)) == 1
 
 
-def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[int], backward: int) -> bool:
+def _is_only_reduced_as_a_whole(
+    flow: Dataflow, crossing: Crossing, beside: set[int], backward: int, *, is_live: bool = True
+) -> bool:
     """Whether the table is changed element by element and then reduced to one number, and combined with no other tables
     than those `beside` it, which were made in the same way."""
     sizes = crossing.sizes
@@ -183,7 +214,7 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[
         tables.add(table)
         for row in flow.users(table, crossing.call):
             call = flow.log.calls[row]
-            if row >= backward or not call.outputs or not call.outputs[0].requires_grad:
+            if row >= backward or not call.outputs or is_live != call.outputs[0].requires_grad:
                 continue
             if _takes_another_table(flow, call, tables | beside, min(sizes)):
                 return False
@@ -198,7 +229,7 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[
     return is_reduced
 
 
-def is_only_averaged(flow: Dataflow, crossing: Crossing, backward: int) -> bool:
+def is_only_averaged(flow: Dataflow, crossing: Crossing, backward: int, *, is_live: bool = True) -> bool:
     """Whether it is a sum or a difference of which only the mean is taken: that is the one of both means, and right."""
     if plain_name(flow.log.calls[crossing.call].function) not in ("add", "sub"):
         return False
@@ -207,7 +238,7 @@ def is_only_averaged(flow: Dataflow, crossing: Crossing, backward: int) -> bool:
         (table, row), seen = waiting.pop(), seen + 1
         for user in flow.users(table, row):
             call = flow.log.calls[user]
-            if user >= backward or not call.outputs or not call.outputs[0].requires_grad:
+            if user >= backward or not call.outputs or is_live != call.outputs[0].requires_grad:
                 continue
             name = plain_name(call.function)
             if name == "mean" and prod(shape_of(flow, call.outputs[0].tensor)) == 1:

@@ -43,6 +43,14 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
+from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
+from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
+from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
+from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
+from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
+from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
+from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
@@ -579,6 +587,14 @@ RULES: tuple[type[Rule], ...] = (
     FlowEnlargedOnly,
     WeightsOfOtherGroups,
     HookedAgain,
+    LogitsAsProbabilities,
+    LoadedAndDrawnAgain,
+    PixelsScaledOtherwise,
+    BestNeverUpdated,
+    TransformOfBothParts,
+    FirstBatchEachTime,
+    ScoredInOtherUnits,
+    LoadedAndOtherScored,
     ResidualOfTheInput,
     WorstPlansKept,
     TargetsWeighByBatch,

@@ -17,6 +17,55 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("dtype=torch.bfloat16)", "dtype=torch.float32)"), (".sin()], dim=-1)", ".sin()], dim=-1).bfloat16()")),
         ),
     ),
+    "GV853": (
+        (
+            "initialize first and load after that",
+            (
+                (
+                    "body.load_state_dict(trained.state_dict())\nmodel.apply(init_weights)",
+                    "model.apply(init_weights)\nbody.load_state_dict(trained.state_dict())",
+                ),
+            ),
+        ),
+        ("initialize only the new layers", (("model.apply(", "head.apply("),)),
+    ),
+    "GV859": (
+        ("score the model that was loaded", (("mse_loss(model(x[20:])", "mse_loss(best_model(x[20:])"),)),
+        ("load the state into the model", (("best_model.load_state_dict", "model.load_state_dict"),)),
+    ),
+    "GV858": (
+        (
+            "predicted * std + mean",
+            (("l1_loss(model(x[40:]),", "l1_loss(model(x[40:]) * price.std() + price.mean(),"),),
+        ),
+    ),
+    "GV856": (
+        (
+            "val.dataset = copy.copy(val.dataset)",
+            (
+                (
+                    "held_out.dataset.transform",
+                    "held_out.dataset = __import__('copy').copy(whole)\nheld_out.dataset.transform",
+                ),
+            ),
+        ),
+    ),
+    "GV857": (
+        ("for x, y in loader:", (("for step in range(8):\n    (x,) = next(iter(loader))", "for (x,) in loader:"),)),
+    ),
+    "GV855": (
+        (
+            "best_loss = held_out",
+            (
+                (
+                    "    if held_out < best_loss:\n",
+                    "    if held_out < best_loss:\n        best_loss = held_out\n",
+                ),
+            ),
+        ),
+    ),
+    "GV854": (("leave out this division", (("step * 8 + 8] / 255", "step * 8 + 8]"),)),),
+    "GV852": (("logits > 0", (("model(x) > 0.5", "model(x) > 0"),)),),
     "GV836": (("WeightedRandomSampler(weights[y], ...)", (("Sampler(weights,", "Sampler(weights[y],"),)),),
     "GV837": (("key_padding_mask=is_padding", (("mix(x, x, x)", "mix(x, x, x, key_padding_mask=is_padding)"),)),),
     "GV838": (("d = reference - policy", (("d = new - fixed", "d = fixed - new"),)),),

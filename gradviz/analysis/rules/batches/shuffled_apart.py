@@ -9,12 +9,15 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.ordered_alone import ordered_alone
 from gradviz.analysis.rules.bases.batches.slices_in_order import orderings, slices_in_order
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.analysis.rules.bases.samples.drawn_indexes import bound_of, draws_of
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.names.arrays_shuffled_apart import arrays_shuffled_apart
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
 class ShuffledApart(Rule):
@@ -25,10 +28,10 @@ class ShuffledApart(Rule):
     A loss that compares predictions with targets one by one, where the inputs were ordered by one ``randperm()`` and
     the targets by another one of the same length, and neither got the other's; or where a permutation of all samples
     orders the inputs alone, or the targets alone; or where the indexes of both were drawn by two calls of ``randint()``
-    with one bound. Also a slice of data in the order in which they are stored
-    (``advantages[i : i + 64]``) that is combined, element by element, with what was computed from data that a
-    permutation of all of them ordered, or that a loader shuffles. Random numbers are left alone: they belong to no
-    sample.
+    with one bound; also arrays of NumPy that were shuffled one after the other. Also a slice of data in the order in
+    which they are stored (``advantages[i : i + 64]``) that is combined, element by element, with what was computed from
+    data that a permutation of all of them ordered, or that a loader shuffles. Random numbers are left alone: they
+    belong to no sample.
 
     Why it matters
     --------------
@@ -85,6 +88,27 @@ class ShuffledApart(Rule):
                 yield self._alone(case, rows[-1], alone)
         for slice_row, ordering in slices_in_order(case):
             yield self._in_order(case, slice_row, ordering)
+        yield from self._arrays(case, {row for rows in lines.values() for row in rows})
+
+    def _arrays(self, case: Case, losses: set[int]) -> Iterator[Finding]:
+        """Of arrays that were shuffled before they came into torch."""
+        for file, tree in own_files(case) if losses else ():
+            ran = LinesThatRan(case.dataflow, file)
+            for arrays in arrays_shuffled_apart(tree):
+                met = (row for lines in arrays.compared for row in ran.rows_in(*lines) if row in losses)
+                loss = next(met, None)
+                if loss is not None:
+                    yield self.finding(
+                        f"{arrays.first} is shuffled at line {arrays.first_line} and {arrays.second} here, each into "
+                        "an order of its own",
+                        symptom="grad_wrong",
+                        why="each input meets the target of another sample, so there is nothing to learn but their "
+                        "frequencies",
+                        fix=f"draw one order for both: order = rng.permutation(len({arrays.first})), "
+                        f"{arrays.first}[order], {arrays.second}[order]",
+                        location=Location(file, arrays.second_line),
+                        symptom_location=Location(file, arrays.first_line),
+                    )
 
     def _in_order(self, case: Case, slice_row: int, ordering: int) -> Finding:
         flow = case.dataflow
