@@ -48,6 +48,7 @@ from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEnco
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
 from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
+from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
@@ -172,6 +173,7 @@ from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.advantages_cross_ends import AdvantagesCrossEnds
+from gradviz.analysis.rules.reinforcement.best_instead_of_taken import BestInsteadOfTaken
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
 from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
@@ -227,6 +229,7 @@ from gradviz.analysis.rules.settings.betas_swapped import BetasSwapped
 from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
 from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
 from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsOfLastBatch
+from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
@@ -577,6 +580,9 @@ RULES: tuple[type[Rule], ...] = (
     HookedAgain,
     ResidualOfTheInput,
     WorstPlansKept,
+    SlidesOverFeatures,
+    BestInsteadOfTaken,
+    DistancesAsScores,
     TargetsWeighByBatch,
     DrawnBeforeOffset,
     SeriesDealtOut,

@@ -131,6 +131,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV871": (("8 + torch.randint(30, ...)", (("torch.randint(0, 30, (8,))", "8 + torch.randint(30, (8,))"),)),),
     "GV872": (("series.view(6, -1).t()", (("series.view(-1, 6)", "series.view(6, -1).t()"),)),),
     "GV873": (("betas=(0.9, 0.999)", (("(0.999, 0.9)", "(0.9, 0.999)"),)),),
+    "GV865": (
+        (
+            "conv(embedded.transpose(1, 2))",
+            (("conv(embed(tokens))", "conv(embed(tokens).transpose(1, 2))"), ("Conv1d(6,", "Conv1d(8,")),
+        ),
+    ),
+    "GV866": (
+        (
+            "gather(1, actions",
+            (("network(states).max(1).values", "network(states).gather(1, actions.unsqueeze(1)).squeeze(1)"),),
+        ),
+    ),
+    "GV867": (("-distances", (("cross_entropy(torch", "cross_entropy(-torch"),)),),
     "GV874": (
         ("momentum=0.01", (("momentum=0.99", "momentum=0.01"),)),
         ("leave it out", ((", momentum=0.99", ""),)),
