@@ -188,3 +188,47 @@ def test_distances_that_are_scores_are_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NEAR)
 def test_scores_of_what_is_near_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not alarms(EPISODES + NEAR[name] + TRAIN, tmp_path)
+
+
+PLAYED = (
+    HEAD
+    + """
+import random
+random.seed(0)
+policy = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+target_net = copy.deepcopy(policy).requires_grad_(False)
+optimizer = torch.optim.Adam(policy.parameters())
+memory, state = [], torch.randn(4)
+for step in range(60):
+    with torch.no_grad():
+        action = int(policy(state).argmax()) if random.random() < 0.8 else random.randrange(3)
+    after, over = torch.randn(4), float(random.random() < 0.3)
+    memory.append((state, action, random.random(), after, over))
+    state = after
+    if len(memory) < 40:
+        continue
+    s, a, r, s2, d = zip(*random.sample(memory, 16))
+    s, s2 = torch.stack(s), torch.stack(s2)
+    a, r, d = torch.tensor(a), torch.tensor(r), torch.tensor(d)
+    q = policy(s).gather(1, a[:, None]).squeeze(1)
+    with torch.no_grad():
+        following = target_net(s2).max(1).values
+"""
+)
+PLAYED_LOSS = (
+    """
+    loss = F.smooth_l1_loss(q, y)
+    if step % 5 == 0:
+        target_net.load_state_dict(policy.state_dict())
+"""
+    + TRAIN
+)
+
+
+def test_ends_are_missed_in_a_program_that_acts_without_gradients(tmp_path: Path) -> None:
+    faulty = PLAYED + "        y = r + 0.9 * following  # HERE\n" + PLAYED_LOSS
+    assert_first_alarm(faulty, "loaded_and_not_used", tmp_path)
+
+
+def test_ends_that_are_read_in_such_a_program_are_left_alone(tmp_path: Path) -> None:
+    assert not alarms(PLAYED + "        y = r + 0.9 * (1 - d) * following\n" + PLAYED_LOSS, tmp_path)
