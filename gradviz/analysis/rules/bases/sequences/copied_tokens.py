@@ -44,6 +44,31 @@ def lookups_of_the_target(case: Case, row: int) -> list[int]:
     return found
 
 
+def single_lookups(case: Case, rows: list[int]) -> list[int]:
+    """For losses of one position after the other: the look-up of the token that was asked for, if it is always the last
+    token that the model got before; empty otherwise."""
+    flow, found = case.dataflow, list[int]()
+    steps = {flow.step_before(row) for row in rows}
+    if len(rows) < _POSITIONS * len(steps):
+        return []
+    for row in rows:
+        call = flow.log.calls[row]
+        above = flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row))
+        last = next((each for each in reversed(above) if plain_name(flow.log.calls[each].function) in _LOOKS_UP), None)
+        lookup = None if last is None else flow.log.calls[last]
+        if last is None or lookup is None or not lookup.inputs:
+            return []
+        counts = (prod(shape_of(flow, use.tensor)) for use in (lookup.inputs[0], call.inputs[1]))
+        if len({*counts}) > 1 or lookup.checksums.get(lookup.inputs[0].place) != checksum_of_target(call):
+            return []
+        found.append(last)
+    are_alike = len({checksum_of_target(flow.log.calls[row]) for row in rows}) < _POSITIONS
+    return [] if are_alike or not _is_causal(case, flow.log.calls[rows[-1]].inputs[0].tensor, rows[-1]) else found
+
+
+_POSITIONS = 2
+
+
 def lookup_of_earlier_target(case: Case, row: int) -> int | None:
     """The look-up of the tokens whose scores are compared with tokens at earlier positions, in a causal model."""
     flow = case.dataflow
