@@ -48,6 +48,7 @@ from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEnco
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
 from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
+from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
@@ -112,6 +113,7 @@ from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
 from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
+from gradviz.analysis.rules.objectives.focal_factor_of_hits import FocalFactorOfHits
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
@@ -181,6 +183,7 @@ from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimi
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.estimate_turned_around import EstimateTurnedAround
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
+from gradviz.analysis.rules.reinforcement.larger_of_two_critics import LargerOfTwoCritics
 from gradviz.analysis.rules.reinforcement.levels_along_targets import LevelsAlongTargets
 from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
@@ -583,6 +586,8 @@ RULES: tuple[type[Rule], ...] = (
     SlidesOverFeatures,
     BestInsteadOfTaken,
     DistancesAsScores,
+    LargerOfTwoCritics,
+    FocalFactorOfHits,
     TargetsWeighByBatch,
     DrawnBeforeOffset,
     SeriesDealtOut,
@@ -592,6 +597,7 @@ RULES: tuple[type[Rule], ...] = (
     MostlySmoothed,
     LoopDataUnread,
     ScheduleToldALoss,
+    ProductsAcrossImages,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -144,6 +144,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV867": (("-distances", (("cross_entropy(torch", "cross_entropy(-torch"),)),),
+    "GV868": (("torch.min(q1, q2)", (("torch.max(", "torch.min("),)),),
+    "GV869": (("(1 - p) ** gamma", (("(p**2 * ce)", "((1 - p) ** 2 * ce)"),)),),
+    "GV879": (
+        (
+            "rows = maps.view(n, c, h * w), gram = rows @ rows.transpose(1, 2)",
+            (
+                ("view(n * c, h * w)", "view(n, c, h * w)"),
+                ("rows @ rows.T", "rows @ rows.transpose(1, 2)"),
+                ("style.repeat(n, n)", "style"),
+            ),
+        ),
+    ),
     "GV874": (
         ("momentum=0.01", (("momentum=0.99", "momentum=0.01"),)),
         ("leave it out", ((", momentum=0.99", ""),)),

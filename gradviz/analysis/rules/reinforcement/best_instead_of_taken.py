@@ -99,7 +99,8 @@ def _best_of_states(flow: Dataflow, row: int) -> int | None:
     if len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
         return None
     live, target = sorted(call.inputs, key=lambda use: not use.requires_grad)
-    best, added = value_maker(flow, live.tensor, row), value_maker(flow, target.tensor, row)
+    best = value_maker(flow, live.tensor, row)
+    added = value_maker(flow, target.tensor, row, through=frozenset({"detach"}))
     if best is None or added is None or not _is_largest_of_actions(flow, best[1]):
         return None
     shape = shape_of(flow, best[1].inputs[0].tensor)

@@ -19,7 +19,9 @@ _ATTEND = frozenset({
 })  # fmt: skip
 """They get first what asks: queries, or the weights that were computed of them."""
 _MAX_FOLLOWED = 5_000
-_SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute"})
+_SHAPES = frozenset({
+    "view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute", "unsqueeze", "squeeze",
+})  # fmt: skip
 
 
 def checksum_of_target(call: Call) -> int | None:
@@ -63,10 +65,29 @@ def single_lookups(case: Case, rows: list[int]) -> list[int]:
             return []
         found.append(last)
     are_alike = len({checksum_of_target(flow.log.calls[row]) for row in rows}) < _POSITIONS
-    return [] if are_alike or not _is_causal(case, flow.log.calls[rows[-1]].inputs[0].tensor, rows[-1]) else found
+    above = flow.ancestors(flow.log.calls[rows[-1]].inputs[0].tensor, rows[-1], flow.step_before(rows[-1]))
+    is_recurrent = any(plain_name(flow.log.calls[each].function) in _ONE_BY_ONE for each in above)
+    return found if is_recurrent and not are_alike else []
+
+
+def line_that_chose(case: Case, lookup: int) -> Location | None:
+    """The line that took the tokens of one position, or that looked them up."""
+    flow = case.dataflow
+    tensor, before = flow.log.calls[lookup].inputs[0].tensor, lookup
+    for _ in range(_MAX_SHAPES):
+        made = flow.newest_producer(tensor, before)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in _SHAPES | _PICKS or not call.inputs:
+            break
+        if plain_name(call.function) in _PICKS:
+            return location_of_call(flow, made)
+        tensor, before = call.inputs[0].tensor, made
+    return location_of_call(flow, lookup)
 
 
 _POSITIONS = 2
+_PICKS = frozenset({"getitem", "select", "unbind", "narrow", "chunk", "split"})
+_ONE_BY_ONE = RECURRENT_LAYERS | {"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"}
 
 
 def lookup_of_earlier_target(case: Case, row: int) -> int | None:
