@@ -50,6 +50,7 @@ from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
+from gradviz.analysis.rules.fields.standardized_unscaled import StandardizedUnscaled
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
@@ -598,6 +599,7 @@ RULES: tuple[type[Rule], ...] = (
     LoopDataUnread,
     ScheduleToldALoss,
     ProductsAcrossImages,
+    StandardizedUnscaled,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,
