@@ -56,6 +56,9 @@ from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEnco
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
 from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
+from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
+from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
+from gradviz.analysis.rules.fields.standardized_unscaled import StandardizedUnscaled
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
@@ -120,6 +123,7 @@ from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
 from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
+from gradviz.analysis.rules.objectives.focal_factor_of_hits import FocalFactorOfHits
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
@@ -183,6 +187,7 @@ from gradviz.analysis.rules.penalties.penalty_subtracted import PenaltySubtracte
 from gradviz.analysis.rules.penalties.penalty_without_abs import PenaltyWithoutAbs
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.advantages_cross_ends import AdvantagesCrossEnds
+from gradviz.analysis.rules.reinforcement.best_instead_of_taken import BestInsteadOfTaken
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
 from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
@@ -190,6 +195,7 @@ from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimi
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.estimate_turned_around import EstimateTurnedAround
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
+from gradviz.analysis.rules.reinforcement.larger_of_two_critics import LargerOfTwoCritics
 from gradviz.analysis.rules.reinforcement.levels_along_targets import LevelsAlongTargets
 from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
@@ -239,6 +245,7 @@ from gradviz.analysis.rules.settings.betas_swapped import BetasSwapped
 from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
 from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
 from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsOfLastBatch
+from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
@@ -597,6 +604,11 @@ RULES: tuple[type[Rule], ...] = (
     LoadedAndOtherScored,
     ResidualOfTheInput,
     WorstPlansKept,
+    SlidesOverFeatures,
+    BestInsteadOfTaken,
+    DistancesAsScores,
+    LargerOfTwoCritics,
+    FocalFactorOfHits,
     TargetsWeighByBatch,
     DrawnBeforeOffset,
     SeriesDealtOut,
@@ -606,6 +618,8 @@ RULES: tuple[type[Rule], ...] = (
     MostlySmoothed,
     LoopDataUnread,
     ScheduleToldALoss,
+    ProductsAcrossImages,
+    StandardizedUnscaled,
     PenaltySubtracted,
     DecayOutweighs,
     ScheduleMadeAnew,

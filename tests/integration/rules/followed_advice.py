@@ -180,6 +180,34 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV871": (("8 + torch.randint(30, ...)", (("torch.randint(0, 30, (8,))", "8 + torch.randint(30, (8,))"),)),),
     "GV872": (("series.view(6, -1).t()", (("series.view(-1, 6)", "series.view(6, -1).t()"),)),),
     "GV873": (("betas=(0.9, 0.999)", (("(0.999, 0.9)", "(0.9, 0.999)"),)),),
+    "GV865": (
+        (
+            "conv(embedded.transpose(1, 2))",
+            (("conv(embed(tokens))", "conv(embed(tokens).transpose(1, 2))"), ("Conv1d(6,", "Conv1d(8,")),
+        ),
+    ),
+    "GV866": (
+        (
+            "gather(1, actions",
+            (("network(states).max(1).values", "network(states).gather(1, actions.unsqueeze(1)).squeeze(1)"),),
+        ),
+    ),
+    "GV867": (("-distances", (("cross_entropy(torch", "cross_entropy(-torch"),)),),
+    "GV868": (("torch.min(q1, q2)", (("torch.max(", "torch.min("),)),),
+    "GV869": (("(1 - p) ** gamma", (("(p**2 * ce)", "((1 - p) ** 2 * ce)"),)),),
+    "GV879": (
+        (
+            "rows = maps.view(n, c, h * w), gram = rows @ rows.transpose(1, 2)",
+            (
+                ("view(n * c, h * w)", "view(n, c, h * w)"),
+                ("rows @ rows.T", "rows @ rows.transpose(1, 2)"),
+                ("style.repeat(n, n)", "style"),
+            ),
+        ),
+    ),
+    "GV880": (
+        ("(pictures.float() / 255 - mean) / std", (("(pictures.float() - mean", "(pictures.float() / 255 - mean"),)),
+    ),
     "GV874": (
         ("momentum=0.01", (("momentum=0.99", "momentum=0.01"),)),
         ("leave it out", ((", momentum=0.99", ""),)),

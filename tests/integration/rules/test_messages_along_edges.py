@@ -40,7 +40,15 @@ FAULTY = [
     """gathered = torch.zeros(12, 4).index_add(0, edges[1], x[edges[1]])  # HERE
         gathered = gathered + 0.01 * torch.zeros(12, 4).index_add(0, edges[0], weights * x[edges[0]])""",
 ]
+FAULTY += [  # with nothing that reads the other end
+    """gathered = torch.zeros_like(x).index_add(0, src, self.others(x)[src])  # HERE""",
+    """message = x[edges[0]]
+        gathered = x.new_zeros(12, 4).scatter_add_(0, edges[0][:, None].expand(-1, 4), message)  # HERE""",
+]
 HEALTHY = [
+    # the number of edges that begin at each node
+    """count = torch.zeros(12, 1).index_add(0, src, torch.ones(50, 1))
+        gathered = count * self.others(x)""",
     "gathered = torch.zeros_like(x).index_add(0, dst, x[src])",
     "gathered = torch.zeros_like(x).index_add(0, src, x[dst])",
     # of data of the edges, and of both ends

@@ -20,10 +20,12 @@ from gradviz.analysis.rules.bases.sequences.copied_inputs import (
 )
 from gradviz.analysis.rules.bases.sequences.copied_tokens import (
     checksum_of_target,
+    line_that_chose,
     line_where_made,
     lookup_of_earlier_target,
     lookups_of_the_target,
     only_copies,
+    single_lookups,
 )
 from gradviz.analysis.rules.bases.sequences.part_of_inputs import TargetRead, target_read
 from gradviz.analysis.rules.bases.sequences.stacked_windows import stacked_target_read
@@ -37,10 +39,10 @@ class TargetsAreInputs(Rule):
     A loss of classes whose targets are, at every position and in every step, the numbers that the model looked up in
     its embedding, where the model goes through a sequence in one direction (a causal mask, a recurrent layer) and each
     position of the result has a path from the same position of the input. Also scores that lose their first positions
-    where the targets lose their last ones. Also regressions: of a recurrent layer that reads ``x[:, :-1]`` and is asked
-    for ``x[:, :-1]``, of one that begins with the state of an encoder and reads all of its target, of a model that gets
-    data with added noise and is asked for that noisy data, and of a model that reads a window whose last values are its
-    target.
+    where the targets lose their last ones, and decoders that go on token by token and get the one that they are asked
+    for. Also regressions: of a recurrent layer that reads ``x[:, :-1]`` and is asked for ``x[:, :-1]``, of one that
+    begins with the state of an encoder and reads all of its target, of a model that gets data with added noise and is
+    asked for that noisy data, and of a model that reads a window whose last values are its target.
 
     Why it matters
     --------------
@@ -98,6 +100,9 @@ class TargetsAreInputs(Rule):
                 yield self._turned_around(case, rows[-1], read[-1] or 0)
                 continue
             if len(steps) < _MIN_STEPS or not all(checksum_of_target(flow.log.calls[row]) for row in rows):
+                continue
+            if single := single_lookups(case, rows):
+                yield self._one_by_one(case, rows[-1], single[-1])
                 continue
             found = [lookups_of_the_target(case, row) for row in rows]
             copied = (each for each in found[-1] if all(found) and only_copies(case, rows[-1], each))
@@ -195,6 +200,18 @@ class TargetsAreInputs(Rule):
             location=made or loss,
             symptom_location=loss if made not in (None, loss) else read,
             evidence={"times": len(rows)},
+        )
+
+    def _one_by_one(self, case: Case, row: int, lookup: int) -> Finding:
+        location, loss = line_that_chose(case, lookup), location_of_call(case.dataflow, row)
+        return self.finding(
+            "at each position, the model gets the token that it is asked for: the last look-up before the scores is "
+            "that of the target",
+            symptom="grad_wrong",
+            why="it only has to copy this token, and learns nothing about what comes next",
+            fix="give it the token before: target[:, t - 1] where it is asked for target[:, t]",
+            location=location,
+            symptom_location=loss if loss != location else None,
         )
 
     def _turned_around(self, case: Case, row: int, lookup: int) -> Finding:

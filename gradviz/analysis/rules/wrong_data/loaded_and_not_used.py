@@ -79,7 +79,10 @@ class LoadedAndNotUsed(Rule):
             if found is None:
                 continue
             bound = _unpacked_at(case, name, backward)
-            is_part = is_telling(name) and all(_is_beside_used_data(flow, each) for each in tensors)
+            # Where calls were left out of the record, only the source can say that nothing reads it.
+            is_part = is_telling(name) and all(
+                _is_beside_used_data(flow, each) and not _may_miss_users(case, each) for each in tensors
+            )
             if bound is not None or is_part:
                 yield self._finding(case, name, bound, found)
 
@@ -117,7 +120,7 @@ def _unused_data(case: Case) -> dict[str, list[int]]:
             continue
         values = flow.values(number, len(flow.log.calls))
         is_varied = values is not None and values.minimum != values.maximum
-        if is_varied and _is_unused(flow, number) and not _may_miss_users(case, number):
+        if is_varied and _is_unused(flow, number):
             found[name].append(number)
     return found
 

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.samples.ends_of_edges import End, end_of_edges, indexes_of
+from gradviz.analysis.rules.bases.samples.ends_of_edges import WHOLE, End, end_of_edges, indexes_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -25,8 +25,9 @@ class SummedAtSource(Rule):
     -------------
     Rows that are chosen by one end of the edges (``x[src]``, ``index_select``), perhaps computed with one by one, and
     then added up by the same end (``index_add_``, ``scatter_add_``, ``scatter_reduce_``) into zeros, with nothing of
-    the other end and no data of the edges in them, though another call uses the other end of as many edges. A sum from
-    which that of the neighbours is subtracted, ``D x - A x``, is left alone.
+    the other end and no data of the edges in them, though another call uses the other end of as many edges, or the
+    indexes are one row of a table of two. A sum from which that of the neighbours is subtracted, ``D x - A x``, is left
+    alone.
 
     Why it matters
     --------------
@@ -144,14 +145,19 @@ def _returned(flow: Dataflow, row: int, ends: dict[tuple[int, int], dict[End, in
     edges, end = shape_of(flow, source)[:1], index[1]
     of_step = ends.get((edges[0], flow.step_before(row)), {}) if edges else {}
     other = next((tensor for each, tensor in of_step.items() if each != end), None)
-    if other is None or shape_of(flow, index[0])[:1] != edges:
+    if (other is None and not _is_half_of_edges(flow, end, edges)) or shape_of(flow, index[0])[:1] != edges:
         return None
     chosen, is_all = _chosen_by(flow, source, row)
     if not is_all or set(chosen) != {end} or _is_degree_of_difference(flow, row, end):
         return None
-    one, two = (name_of(flow.log.tensors[each]) for each in (index[0], other))
+    one, two = (None if each is None else name_of(flow.log.tensors[each]) for each in (index[0], other))
     names = (one, two) if one and two else ("src", "dst")
     return _Returned(row, chosen[end], names, edges[0], bool(call.live_inputs))
+
+
+def _is_half_of_edges(flow: Dataflow, end: End, edges: tuple[int, ...]) -> bool:
+    """Whether an end is one row of a table of edges with two, so that nothing reads the other one."""
+    return end[1] != WHOLE and shape_of(flow, end[0]) == (_TWO, *edges)
 
 
 def _is_into_zeros(flow: Dataflow, row: int) -> bool:

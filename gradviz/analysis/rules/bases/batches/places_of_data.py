@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.rules.bases.batches.times_of_events import event_counted_for_all
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, ValueFacts
 
 ENDS = re.compile(r"(is_|not_|non_?)?(dones?|terminals?|terminated|terminations?)(_\w+)?")
 LENGTHS = re.compile(r"(\w+_)?(lengths?|lens?)(_\w+)?")
@@ -27,8 +27,10 @@ EVENTS = re.compile(
 
 
 _NO_ENDS = re.compile(r"act|trunc|time|limit|group|mask|label|target|class|choice|bit|sex|gender", re.IGNORECASE)
-_MOST_ENDS = 0.3
+_MOST_ENDS = 0.5
 """Flags that are more often 1 are hardly ends of episodes."""
+_MOST_ENDS_OF_INTEGERS = 0.3
+"""The same for integers, which may be actions."""
 
 
 class Place(Struct, frozen=True):
@@ -61,10 +63,16 @@ def place_of(flow: Dataflow, name: str, tensor: int, backward: int) -> Place | N
     if EVENTS.fullmatch(name):
         return _unfinished_times(flow, name, rows, size) if is_flag else None
     if not WEIGHTS.fullmatch(name):
-        is_rare = is_flag and values is not None and values.count - values.zeros < _MOST_ENDS * values.count
-        return _value_of_next_states(flow, name, rows, size) if is_rare and not _NO_ENDS.search(name) else None
+        is_end = is_flag and values is not None and _may_be_ends(flow, tensor, values) and not _NO_ENDS.search(name)
+        return _value_of_next_states(flow, name, rows, size) if is_end else None
     is_weight = values is not None and values.minimum is not None and values.minimum >= 0
     return _average(flow, name, rows, size) if is_weight else None
+
+
+def _may_be_ends(flow: Dataflow, tensor: int, values: ValueFacts) -> bool:
+    is_integer = "int" in flow.log.tensors[tensor].facts.dtype
+    most = _MOST_ENDS_OF_INTEGERS if is_integer else _MOST_ENDS
+    return values.count - values.zeros < most * values.count
 
 
 def _value_of_next_states(flow: Dataflow, name: str, rows: range, size: int) -> Place | None:

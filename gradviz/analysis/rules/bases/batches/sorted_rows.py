@@ -172,9 +172,25 @@ class SortedRows:
             return True
         key = origin_of_rows(self.flow, self._key, self.row)
         mine = origin_of_rows(self.flow, other, row)
-        if key is None or mine is None or (key.kind, key.rows) != (mine.kind, mine.rows):
+        if key is None or mine is None:
+            return False
+        numbers = self._numbers_of(key)
+        if len(numbers) >= _MIN_SAMPLES:
+            is_before = mine.kind == "slice" or mine.row < self.row
+            is_sorted = numbers in (sorted(numbers), sorted(numbers, reverse=True))
+            return is_before and not is_sorted and not other.requires_grad and self._is_surely_data(mine, other, row)
+        if (key.kind, key.rows) != (mine.kind, mine.rows):
             return False
         return mine.kind == "index" or (mine.row < self.row and self._is_surely_data(mine, other, row))
+
+    def _numbers_of(self, key: Origin) -> list[float]:
+        """Python's numbers that are sorted, as lengths of sequences are. If they are in no order yet, nothing that the
+        program had before can be in that of the sort; if they are, the sort changes nothing."""
+        made = self.flow.log.calls[key.row]
+        if plain_name(made.function) != "tensor" or self._axis or key.kind != "whole":
+            return []
+        values = made.scalars.values()
+        return [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)]
 
     def _is_surely_data(self, origin: Origin, other: TensorUse, row: int) -> bool:
         if origin.kind in ("slice", "batch"):

@@ -19,7 +19,9 @@ _ATTEND = frozenset({
 })  # fmt: skip
 """They get first what asks: queries, or the weights that were computed of them."""
 _MAX_FOLLOWED = 5_000
-_SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute"})
+_SHAPES = frozenset({
+    "view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute", "unsqueeze", "squeeze",
+})  # fmt: skip
 
 
 def checksum_of_target(call: Call) -> int | None:
@@ -42,6 +44,50 @@ def lookups_of_the_target(case: Case, row: int) -> list[int]:
         if lookup.checksums.get(lookup.inputs[0].place) == checksum_of_target(call):
             found.append(each)
     return found
+
+
+def single_lookups(case: Case, rows: list[int]) -> list[int]:
+    """For losses of one position after the other: the look-up of the token that was asked for, if it is always the last
+    token that the model got before; empty otherwise."""
+    flow, found = case.dataflow, list[int]()
+    steps = {flow.step_before(row) for row in rows}
+    if len(rows) < _POSITIONS * len(steps):
+        return []
+    for row in rows:
+        call = flow.log.calls[row]
+        above = flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row))
+        last = next((each for each in reversed(above) if plain_name(flow.log.calls[each].function) in _LOOKS_UP), None)
+        lookup = None if last is None else flow.log.calls[last]
+        if last is None or lookup is None or not lookup.inputs:
+            return []
+        counts = (prod(shape_of(flow, use.tensor)) for use in (lookup.inputs[0], call.inputs[1]))
+        if len({*counts}) > 1 or lookup.checksums.get(lookup.inputs[0].place) != checksum_of_target(call):
+            return []
+        found.append(last)
+    are_alike = len({checksum_of_target(flow.log.calls[row]) for row in rows}) < _POSITIONS
+    above = flow.ancestors(flow.log.calls[rows[-1]].inputs[0].tensor, rows[-1], flow.step_before(rows[-1]))
+    is_recurrent = any(plain_name(flow.log.calls[each].function) in _ONE_BY_ONE for each in above)
+    return found if is_recurrent and not are_alike else []
+
+
+def line_that_chose(case: Case, lookup: int) -> Location | None:
+    """The line that took the tokens of one position, or that looked them up."""
+    flow = case.dataflow
+    tensor, before = flow.log.calls[lookup].inputs[0].tensor, lookup
+    for _ in range(_MAX_SHAPES):
+        made = flow.newest_producer(tensor, before)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in _SHAPES | _PICKS or not call.inputs:
+            break
+        if plain_name(call.function) in _PICKS:
+            return location_of_call(flow, made)
+        tensor, before = call.inputs[0].tensor, made
+    return location_of_call(flow, lookup)
+
+
+_POSITIONS = 2
+_PICKS = frozenset({"getitem", "select", "unbind", "narrow", "chunk", "split"})
+_ONE_BY_ONE = RECURRENT_LAYERS | {"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"}
 
 
 def lookup_of_earlier_target(case: Case, row: int) -> int | None:
