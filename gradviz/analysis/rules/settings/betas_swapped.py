@@ -16,9 +16,9 @@ class BetasSwapped(Rule):
 
     What it finds
     -------------
-    An optimizer that keeps an average of squares and steps with ``betas`` of which the first is larger than the second,
-    so much that its square is at least the square root of the second. The proof that Adam converges asks for the opposite (Kingma and Ba, "Adam: A
-    Method for Stochastic Optimization", 2015, theorem 4.1).
+    An optimizer that keeps an average of squares and steps with ``betas`` of which the first is larger than the
+    second, so much that its square is at least the square root of the second. The proof that Adam converges asks
+    for the opposite (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, theorem 4.1).
 
     Why it matters
     --------------

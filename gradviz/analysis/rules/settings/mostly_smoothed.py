@@ -18,8 +18,8 @@ class MostlySmoothed(Rule):
 
     What it finds
     -------------
-    ``cross_entropy`` in training with a ``label_smoothing`` of one half or more. From three quarters on it is a warning,
-    below that a note, and also where one line is given several shares, as in a comparison.
+    ``cross_entropy`` in training with a ``label_smoothing`` of one half or more. From three quarters on it is a
+    warning, below that a note, and also where one line is given several shares, as in a comparison.
 
     Why it matters
     --------------
