@@ -361,6 +361,9 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """The steps at which all groups had the same learning rate, though they were added with different ones."""
     own_state_at: Index | None = None
     """Index in `CallLog.call_sites` of the first ``load_state_dict()`` that gave it tensors of its own state."""
+    keeps_squares: bool = False
+    """Whether it keeps a tensor as large as a parameter that is never negative, as averages of squares are. It is only
+    looked at where the first of `betas` is larger than the second."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -170,6 +170,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 made_rates=(0.1,),
                 levelled_steps=2,
                 own_state_at=0,
+                keeps_squares=True,
             )
             for each in calls.optimizers
         ),

@@ -249,6 +249,7 @@ class CallLogBuilder:
             tuple(known.made_rates.values()),
             known.levelled_steps,
             None if own_state is None else self._sites.site_of(own_state),
+            known.keeps_squares,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

@@ -50,6 +50,7 @@ class KnownOptimizer:
     steps_from_zero: int = 0
     has_moved: bool = False
     keeps_state: bool = False
+    keeps_squares: bool = False
     maximizes: bool = False
     turns: RateTurns = field(default_factory=RateTurns)
     made_rates: dict[int, float | None] = field(default_factory=dict)
@@ -90,6 +91,9 @@ class KnownOptimizer:
             kept = next(iter(state.values()), None)
             values = kept.values() if isinstance(kept, dict) else ()
             self.keeps_state = any(_is_tensor(value) for value in values)
+            # To read values waits for an accelerator, so it is done only where somebody asks.
+            if any(each is not None and each[0] > each[1] for each in self.betas):
+                self.keeps_squares = any(_is_average_of_squares(*each) for each in state.items())
 
 
 class _Before(NamedTuple):
@@ -480,6 +484,18 @@ def _parameters_of(optimizer: Any) -> list[tuple[str, torch.Tensor]]:
         for index, tensor in enumerate(group.get("params", ()))
         if _is_tensor(tensor)
     ]
+
+
+def _is_average_of_squares(parameter: Any, kept: Any) -> bool:
+    """Whether an optimizer keeps as many numbers as a parameter has, and none of them is negative."""
+    if not _is_tensor(parameter) or not isinstance(kept, dict):
+        return False
+    alike = [
+        value
+        for value in kept.values()
+        if _is_tensor(value) and value.shape == parameter.shape and value.is_floating_point() and value.numel() > 1
+    ]
+    return any(bool((value >= 0).all() and (value > 0).any()) for value in alike)
 
 
 def _is_tensor(value: Any) -> bool:

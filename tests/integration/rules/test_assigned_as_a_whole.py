@@ -42,6 +42,9 @@ HEALTHY = (
     SEPARATE.format(n=6, body=UNBOUND + "loss = torch.min(F.mse_loss(a, x), F.mse_loss(b, x))"),
     SEPARATE.format(n=6, body="group = torch.arange(6) % 2\n    each = (made - parts).square().mean((1, 2))\n"
                     "    loss = torch.stack([each[group == k].mean() for k in range(2)]).max()"),
+    SEPARATE.format(n=6, body="y, logits = torch.arange(6) % 3, made.flatten(1)[:, :3]\n    "
+                    + "scores = [F.cross_entropy(logits[:, list(p)], y) for p in itertools.permutations(range(3))]\n"
+                    "    loss = torch.stack(scores).min()"),
     SEPARATE.format(n=1, body=ORDERS.format(score="-snr(made[:, list(p)], parts).mean()")
                     + "    loss = torch.stack(scores).min()"),
 )  # fmt: skip

@@ -120,6 +120,51 @@ def test_numbers_that_people_choose_are_right(name: str, tmp_path: Path) -> None
     assert findings(HEALTHY[name], tmp_path) == ()
 
 
+TWO_SPEEDS = """
+class TwoSpeeds(torch.optim.Optimizer):
+    def __init__(self, params, lr=0.05, betas=(0.99, 0.9)):
+        super().__init__(params, {"lr": lr, "betas": betas})  # HERE
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                for name, beta in zip(("slow", "fast"), group["betas"]):
+                    state[name] = state.get(name, torch.zeros_like(p)).lerp(p.grad%s, 1 - beta)
+                p.sub_(state["slow"]%s, alpha=group["lr"])
+"""
+
+
+def test_two_averages_of_gradients_may_have_any_betas(tmp_path: Path) -> None:
+    used = SCRIPT.replace("torch.optim.Adam(net.parameters(), lr=1e-3)", "TwoSpeeds(net.parameters())")
+    plain = used.replace(NET.lstrip()[:10], TWO_SPEEDS % ("", " + state['fast']") + NET.lstrip()[:10])
+    assert findings(plain, tmp_path) == ()
+    scaled = (
+        TWO_SPEEDS.replace("p.grad%s", "(p.grad if name == 'slow' else p.grad.square())") % " / state['fast'].sqrt()"
+    )
+    assert_first_alarm(used.replace(NET.lstrip()[:10], scaled + NET.lstrip()[:10]), "betas_swapped", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cause", "old", "new"),
+    [
+        ("mostly_smoothed", "CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing={})"),
+        ("share_kept_dropped", "nn.Dropout(0.1)", "nn.Dropout({})"),
+    ],
+)
+def test_a_comparison_of_shares_is_only_noted(cause: str, old: str, new: str, tmp_path: Path) -> None:
+    runs = NET.replace(old, new.format("share")) + TRAIN
+    begin = runs.index("criterion = ") if cause == "mostly_smoothed" else 0
+    body = runs[begin:].strip("\n").replace("\n", "\n    ")
+    script = HEAD + runs[:begin] + f"for share in (0.1, 0.5, 0.9):\n    {body}\n"
+    assert [(each.cause, each.severity) for each in findings(script, tmp_path)] == [(cause, "note")]
+
+
+def test_half_of_the_labels_may_be_smoothed(tmp_path: Path) -> None:
+    script = SCRIPT.replace("CrossEntropyLoss()", "CrossEntropyLoss(label_smoothing=0.5)")
+    assert [(each.cause, each.severity) for each in findings(script, tmp_path)] == [("mostly_smoothed", "note")]
+
+
 def test_much_dropout_may_be_meant(tmp_path: Path) -> None:
     (found,) = findings(SCRIPT.replace("nn.Dropout(0.1)", "nn.Dropout(0.8)"), tmp_path)
     assert (found.cause, found.severity) == ("share_kept_dropped", "note")

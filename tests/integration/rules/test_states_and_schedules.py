@@ -224,6 +224,12 @@ OWN_LAYERS = (
     "        return self.last(self.same(x))\nmodel = Loop()",
     "cell = nn.Linear(4, 4)\nmodel = nn.Sequential(cell, nn.Tanh(), cell, nn.Tanh(), nn.Linear(4, 1))",
     "shared = nn.Linear(4, 4)\nmodel = nn.Sequential(*[shared] * 3, nn.Linear(4, 1))",
+    "class Albert(nn.Sequential):\n    def __init__(self):\n        layer = nn.Linear(4, 4)\n"
+    "        super().__init__(*[layer for _ in range(3)], nn.Linear(4, 1))\nmodel = Albert()",
+    "block = nn.Linear(4, 4)\n# All depths share their weights.\nmodel = nn.Sequential(*[block] * 3, nn.Linear(4, 1))",
+    "def build(n, tie):\n    if tie:\n        layers = [nn.Linear(4, 4)] * n\n    else:\n"
+    "        layers = [nn.Linear(4, 4) for _ in range(n)]\n    return nn.Sequential(*layers, nn.Linear(4, 1))\n"
+    "model = build(3, True)",
     "layers = nn.ModuleDict({name: nn.Linear(4, 4) for name in 'abc'})\n" + OF_DICT,
     "layers = nn.ModuleDict(zip('abc', (nn.Linear(4, 4) for _ in range(3))))\n" + OF_DICT,
     "sizes = [4] * 3\nmodel = nn.Sequential(*[nn.Linear(n, 4) for n in sizes], nn.Linear(4, 1))",

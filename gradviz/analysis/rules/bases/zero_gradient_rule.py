@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.touched_outputs import is_only_touched
+from gradviz.analysis.cuts.zero_factors import is_times_zero
 from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
@@ -28,13 +30,13 @@ class ZeroGradientRule(Rule):
         told = {case.location_of_call(term.made) for term in case.zero_terms if not term.is_held}
         alike: dict[Hashable, list[ZeroGradient]] = {}
         for zero in case.zero_gradients:
-            if zero.cause == self.name and _own_line(case, zero) not in told:
+            if zero.cause == self.name and _own_line(case, zero) not in told and not _is_touched(case, zero.call):
                 says = zero.graph, _own_line(case, zero), zero.blamed_site, zero.other_site, self._says(case, zero)
                 alike.setdefault(says, []).append(zero)
         for zeros in alike.values():
             yield self._finding(case, _joined(zeros))
         for branch in case.flat_branches:
-            if branch.cause == self.name:
+            if branch.cause == self.name and not _is_touched(case, branch.call):
                 yield self._of_branch(case, branch)
 
     @abstractmethod
@@ -109,6 +111,13 @@ class ZeroGradientRule(Rule):
 
     def _says(self, case: Case, zero: ZeroGradient) -> str:
         return f"at {_steps(zero)}: {self.verdict(zero, _operation(case, zero))}{_since(case, zero)}"
+
+
+def _is_touched(case: Case, row: int | None) -> bool:
+    """Whether a call multiplies a bare sum of outputs by the number 0: what that is for is told elsewhere."""
+    if row is None or not is_times_zero(call := case.dataflow.log.calls[row]):
+        return False
+    return is_only_touched(case.dataflow, call.inputs[0].tensor, row)
 
 
 def _joined(zeros: Sequence[ZeroGradient]) -> ZeroGradient:

@@ -112,6 +112,7 @@ _COMPARES = frozenset({
 _SELECTS = frozenset({
     "getitem", "select", "index_select", "narrow", "unbind", "chunk", "split", "flip", "roll", "take", "take_along_dim",
 })  # fmt: skip
+_OF_CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _BOTH = 2
 _MOST_ORDERS = 24
 
@@ -152,8 +153,21 @@ def _comparison(flow: Dataflow, row: int, own: frozenset[int]) -> _Comparison | 
     if plain_name(call.function) not in _COMPARES or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
         return None
     target = next(use for use in call.inputs if not use.requires_grad)
+    if plain_name(call.function) in _OF_CLASSES and _are_classes_reordered(flow, row, call):
+        return None
     given, asked = _part(flow, call.live_inputs[0], row, own), _part(flow, target, row, own)
     return None if given is None or asked is None else (given, asked)
+
+
+def _are_classes_reordered(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether the columns of its scores were put into another order: classes have the same names in all samples."""
+    scores, target = (use.tensor for use in call.inputs)
+    made = flow.newest_producer(scores, row)
+    if made is None or len(shape_of(flow, scores)) != _BOTH or len(shape_of(flow, target)) != 1:
+        return False
+    given = flow.log.calls[made].inputs
+    is_whole = bool(given) and shape_of(flow, given[0].tensor) == shape_of(flow, scores)
+    return is_whole and plain_name(flow.log.calls[made].function) in _SELECTS
 
 
 def _part(flow: Dataflow, use: TensorUse, row: int, own: frozenset[int]) -> _Part | None:

@@ -13,6 +13,7 @@ from gradviz.analysis.cuts.dead_terms import (
     data_terms,
     dead_terms,
 )
+from gradviz.analysis.cuts.touched_outputs import is_only_touched
 from gradviz.analysis.cuts.weightless_terms import WeightlessTerm, weightless_terms
 from gradviz.analysis.cuts.zero_factors import ZeroFactor, zero_factors
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
@@ -29,10 +30,10 @@ class TermWithoutGradient(Rule):
     What it finds
     -------------
     A loss that is a sum, in which one term was computed from trained parameters and has lost its history on the way:
-    through ``item()``, ``detach()`` or ``no_grad()``. A weighted term that was computed from data alone. A value that a
-    formula multiplies by a literal 0 at every step. A term whose weight is a variable that is 0 at every step, also as
-    ``alpha=`` of ``torch.add()``, is a note; not so where that comes from ``min(1, step // length)``, which rounds down
-    what should rise from 0 to 1.
+    through ``item()``, ``detach()`` or ``no_grad()``. A weighted term that was computed from data alone. A value that
+    a formula multiplies by a literal 0 at every step; a note where that is a bare sum of outputs. A term whose weight
+    is a variable that is 0 at every step, also as ``alpha=`` of ``torch.add()``, is a note; not so where that comes
+    from ``min(1, step // length)``, which rounds down what should rise from 0 to 1.
 
     Why it matters
     --------------
@@ -82,7 +83,8 @@ class TermWithoutGradient(Rule):
         told = set[Location | None]()
         for factor in zero_factors(case.histories, case.source_line):
             names = names_of(case.dataflow, factor.parameters)
-            if not names or not zero.issuperset(names):  # Else it is masked_out.
+            # Where nothing but zeros arrives it is masked_out, which tells no outputs that are only touched.
+            if not names or is_only_touched(case.dataflow, factor.tensor, factor.call) or not zero.issuperset(names):
                 told.add(factor.location)
                 yield self._of_zero_factor(case, factor)
         for weightless in weightless_terms(case.histories):
@@ -95,11 +97,15 @@ class TermWithoutGradient(Rule):
     def _of_zero_factor(self, case: Case, factor: ZeroFactor) -> Finding:
         name = case.tensor_name(factor.tensor)
         no_effect = "it brings no gradient" if factor.parameters else "it has no influence on the loss"
+        is_touched = is_only_touched(case.dataflow, factor.tensor, factor.call)
         return self.finding(
             f"{name} is multiplied by a literal 0 in all {factor.steps:,} steps: {no_effect}",
+            severity="note" if is_touched else self.severity,
             symptom="grad_zero" if factor.parameters else "grad_wrong",
             why="a 0 in a formula is left from a trial, or was meant to be another number",
-            fix="write the weight that it should have, or leave the term out",
+            fix="nothing, if all parameters are to get a gradient, as for DistributedDataParallel; else leave it out"
+            if is_touched
+            else "write the weight that it should have, or leave the term out",
             location=factor.location,
             tensors=names_of(case.dataflow, factor.parameters),
             evidence={"steps": factor.steps, "parameters": len(factor.parameters)},

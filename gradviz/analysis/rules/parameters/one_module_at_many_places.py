@@ -27,8 +27,9 @@ class OneModuleAtManyPlaces(Rule):
     A ``Sequential``, ``ModuleList`` or ``ModuleDict`` in which one module with parameters stands at several places:
     ``[block] * 6``. It is a warning where a line multiplies a list, or repeats one object in a comprehension,
     ``dict.fromkeys()``, ``itertools.repeat()`` or a loop, also under several names of one module, and else a note:
-    recurrent networks share layers on purpose. So it is where the name of the object says that it is shared. Also
-    a plain list, ``[Actor()] * n``, for whose places one line makes an optimizer each, which all step.
+    recurrent networks share layers on purpose. So it is where the name of the object, a comment or the docstring of the
+    class says that it is shared, or where a condition decides between it and separate modules. Also a plain list,
+    ``[Actor()] * n``, for whose places one line makes an optimizer each, which all step.
 
     Why it matters
     --------------

@@ -16,9 +16,9 @@ class BetasSwapped(Rule):
 
     What it finds
     -------------
-    An optimizer that steps with ``betas`` of which the first is larger than the second, so much that its square is at
-    least the square root of the second. The proof that Adam converges asks for the opposite (Kingma and Ba, "Adam: A
-    Method for Stochastic Optimization", 2015, theorem 4.1).
+    An optimizer that keeps an average of squares and steps with ``betas`` of which the first is larger than the
+    second, so much that its square is at least the square root of the second. The proof that Adam converges asks
+    for the opposite (Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, theorem 4.1).
 
     Why it matters
     --------------
@@ -55,7 +55,7 @@ class BetasSwapped(Rule):
         log = case.dataflow.log
         for number, optimizer in enumerate(log.optimizers):
             swapped = next((each for each in optimizer.betas if each is not None and _are_swapped(*each)), None)
-            if swapped is None or not optimizer.steps or not optimizer.keeps_state:
+            if swapped is None or not optimizer.steps or not optimizer.keeps_squares:
                 continue
             first, second = swapped
             made = call_that_made_optimizer(case.dataflow, number)

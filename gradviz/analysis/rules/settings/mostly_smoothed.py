@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -17,7 +18,8 @@ class MostlySmoothed(Rule):
 
     What it finds
     -------------
-    ``cross_entropy`` in training with a ``label_smoothing`` of one half or more.
+    ``cross_entropy`` in training with a ``label_smoothing`` of one half or more. From three quarters on it is a
+    warning, below that a note, and also where one line is given several shares, as in a comparison.
 
     Why it matters
     --------------
@@ -53,16 +55,20 @@ class MostlySmoothed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        lines: dict[tuple[CallSite | None, float], int] = {}
+        lines: dict[CallSite | None, dict[float, int]] = defaultdict(dict)
         for row, call in calls_named(flow, {"cross_entropy"}):
-            share = call.scalars.get("label_smoothing")
+            share = call.scalars.get("label_smoothing", 0.0)
             is_trained = bool(call.live_inputs) and flow.has_step_after(row)
-            if is_trained and isinstance(share, float) and _HALF <= share <= 1:
-                lines.setdefault((line_of_layer(flow, row), share), row)
-        for (line, share), row in lines.items():
-            location, used = location_of_line(line), location_of_call(flow, row)
+            if is_trained and isinstance(share, float) and share <= 1:
+                lines[line_of_layer(flow, row)].setdefault(share, row)
+        for line, shares in lines.items():
+            share = max(shares)
+            if share < _HALF:
+                continue
+            location, used = location_of_line(line), location_of_call(flow, shares[share])
             yield self.finding(
                 f"label_smoothing={share:g} leaves {1 - share:.3g} to the right class, and spreads {share:g} over all",
+                severity=self.severity if share >= _TOLD and len(shares) == 1 else "note",
                 symptom="grad_wrong",
                 why="label_smoothing is the share that is spread, not the one that the right class keeps",
                 fix=f"write label_smoothing={1 - share:.3g}" if share < 1 else "leave label_smoothing out",
@@ -72,3 +78,4 @@ class MostlySmoothed(Rule):
 
 
 _HALF = 0.5
+_TOLD = 0.75

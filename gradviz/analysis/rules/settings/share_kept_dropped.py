@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -18,7 +19,8 @@ class ShareKeptDropped(Rule):
     What it finds
     -------------
     ``dropout`` in training with a ``p`` of 0.75 or more and below 1, applied to what a layer with trained parameters
-    computed. From 0.9 on it is a warning, below that a note.
+    computed. From 0.9 on it is a warning, below that a note, and also where one line is given several shares, as in a
+    comparison.
 
     Why it matters
     --------------
@@ -54,21 +56,23 @@ class ShareKeptDropped(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        lines: dict[tuple[CallSite | None, float], int] = {}
+        lines: dict[CallSite | None, dict[float, int]] = defaultdict(dict)
         for row, call in calls_named(flow, _DROPS):
             share = call.scalars.get("p", call.scalars.get("1"))
             is_trained = bool(call.inputs) and call.inputs[0].requires_grad and call.scalars.get("training") is True
-            if is_trained and isinstance(share, float) and _NOTED <= share < 1 and flow.has_step_after(row):
-                lines.setdefault((line_of_layer(flow, row), share), row)
-        for (line, share), row in lines.items():
-            yield self._finding(case, line, share, row)
+            if is_trained and isinstance(share, float) and share < 1 and flow.has_step_after(row):
+                lines[line_of_layer(flow, row)].setdefault(share, row)
+        for line, shares in lines.items():
+            if max(shares) >= _NOTED:
+                yield self._finding(case, line, shares)
 
-    def _finding(self, case: Case, line: CallSite | None, share: float, row: int) -> Finding:
-        location, used = location_of_line(line), location_of_call(case.dataflow, row)
+    def _finding(self, case: Case, line: CallSite | None, shares: dict[float, int]) -> Finding:
+        share = max(shares)
+        location, used = location_of_line(line), location_of_call(case.dataflow, shares[share])
         return self.finding(
             f"dropout with p={share:g} drops {share:.0%} of what it gets, and makes the rest {1 / (1 - share):.3g} "
             "times as large",
-            severity=self.severity if share >= _TOLD else "note",
+            severity=self.severity if share >= _TOLD and len(shares) == 1 else "note",
             symptom="grad_wrong",
             why="in torch, p is the probability that a value is dropped, not that it is kept",
             fix=f"if {share:g} should be kept, write p={1 - share:.3g}",

@@ -18,6 +18,7 @@ from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.hidden_code import hidden_code
 from gradviz.analysis.rules.bases.parameters.lost_results import use_it, written_into_data
+from gradviz.analysis.rules.bases.parameters.unused_heads import is_not_chosen, is_output_left
 from gradviz.graph.compilations import GradientCut
 
 
@@ -36,7 +37,7 @@ class UnusedRule(Rule):
             if part.is_chosen:
                 yield self._never_chosen(case.histories, part)
             elif cut is None:
-                yield self._unused(case.histories, part)
+                yield self._unused(case, part)
             else:
                 is_compiled = cut not in case.capture.uncompiled_cuts
                 yield self._cut_in_compiled_code(case.histories, part, cut, is_compiled=is_compiled)
@@ -83,7 +84,9 @@ class UnusedRule(Rule):
             evidence={"parameters": len(group.tensors), "steps": steps},
         )
 
-    def _unused(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
+    def _unused(self, case: Case, group: UnusedParameters) -> Finding:
+        histories = case.histories
+        severity: Severity = "note" if group.is_of_library else "warning"
         verb = "is" if len(group.tensors) == 1 else "are"
         made = location_of_line(histories.line_where_made(group.tensors[0]))
         hidden = hidden_code(histories) if group.instead is None else None
@@ -103,12 +106,16 @@ class UnusedRule(Rule):
                 _NAMES_WITH_DOTS,
                 "model.set_submodule(name, module), or setattr() on the parent that has the child",
             )
+        elif group.instead is None and is_not_chosen(case, group):
+            severity = "note"
+            what = f"nothing is computed from {pronoun}: the program chose other parts of the model"
+            why, fix = "forward uses the part that it is told, and this one was not asked for", _IF_MEANT
         else:
             what = f"nothing is ever computed from {pronoun}{_instead(histories, group.instead)}"
             why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
         return self.finding(
             f"{histories.together(group.tensors)} {verb} in the optimizer, but {what}",
-            severity="note" if group.is_of_library else "warning",
+            severity=severity,
             symptom="grad_none",
             why=why,
             fix=fix,
@@ -135,12 +142,9 @@ class UnusedRule(Rule):
             fix = (
                 "compute with the result itself: F.linear(x, weight), or torch.func.functional_call(model, weights, x)"
             )
-        elif group.is_of_library:
+        elif group.is_of_library or is_output_left(case, group):
             severity = "note"
-            fix = (
-                "nothing, if that model computes more than this loss needs; else use the result, or take these "
-                "parameters out of the optimizer"
-            )
+            fix = _IF_MEANT
         else:
             fix = "use the result, or remove the computation"
         return self.finding(
@@ -188,6 +192,10 @@ class UnusedRule(Rule):
 _NAMES_WITH_DOTS = "setattr() does not follow the dots of a name into submodules: it adds a child with that very name"
 _DATA_HAS_NO_HISTORY = "a tensor and its .data share values, not history: for the loss what was written is a constant"
 _RESULT_IS_LOST = "its result is overwritten or not used before backward, so no gradient comes back"
+_IF_MEANT = (
+    "nothing, if that model computes more than this loss needs; else use the result, or take these parameters out of "
+    "the optimizer"
+)
 _CALL_OR_REMOVE = "call it in forward, or remove it from the model"
 _REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
 

@@ -23,7 +23,7 @@ _ROUNDS = 3
 _STORE = frozenset({"append", "add_module", "register_module", "setattr", "insert"})
 _CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 _TO_THE_END = frozenset({"append", "insert"})
-_MEANT = ("shar", "tied", "recur")
+_MEANT = ("shar", "tied", "recur", "same layer", "same block", "same module", "albert")
 
 
 class RepeatedObject(Struct, frozen=True):
@@ -32,7 +32,8 @@ class RepeatedObject(Struct, frozen=True):
     line: int
     last_line: int
     is_meant: bool
-    """Whether its name says that it is shared."""
+    """Whether its name says that it is shared, or the docstring or name of the class or function, or a comment; also
+    where the program decides between it and separate objects."""
     is_by_name: bool
     """Whether a loop stores it under names of a module, one after the other."""
 
@@ -47,8 +48,41 @@ def repeated_objects(tree: SourceTree) -> Iterator[RepeatedObject]:
         if element is not None and isinstance(node, (ast.expr, ast.stmt)):
             words = {each.id for each in ast.walk(element) if isinstance(each, ast.Name)}
             words |= {each.attr for each in ast.walk(element) if isinstance(each, ast.Attribute)}
-            is_meant = any(part in word.lower() for word in words for part in _MEANT)
+            is_meant = _is_alternative(tree, node) or any(_says_so(each) for each in (*words, *_texts(tree, node)))
             yield RepeatedObject(node.lineno, node.end_lineno or node.lineno, is_meant, is_by_name)
+
+
+def _says_so(text: str) -> bool:
+    return any(part in text.lower() for part in _MEANT)
+
+
+def _texts(tree: SourceTree, node: ast.expr | ast.stmt) -> Iterator[str]:
+    """What the program says around a node: names and docstrings of its class and function, comments beside it."""
+    for each in tree.around(node):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield each.name
+            yield ast.get_docstring(each) or ""
+    for line in range(node.lineno - 1, (node.end_lineno or node.lineno) + 1):
+        text = tree.lines.get(line, "")
+        if line >= node.lineno or text.lstrip().startswith("#"):
+            yield text.partition("#")[2]
+
+
+def _is_alternative(tree: SourceTree, node: ast.AST) -> bool:
+    """Whether a condition decides between a node and code that makes several objects."""
+    below = node
+    for each in tree.around(node):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            return False
+        if isinstance(each, (ast.IfExp, ast.If)):
+            branches = [[each.body], [each.orelse]] if isinstance(each, ast.IfExp) else [each.body, each.orelse]
+            others = [
+                part for branch in branches if below not in branch for other in branch for part in ast.walk(other)
+            ]
+            if below is not each.test and any(isinstance(part, (*COMPREHENSIONS, ast.For)) for part in others):
+                return True
+        below = each
+    return False
 
 
 def line_that_repeats(tree: SourceTree, made: int, *, by_name: bool = False) -> RepeatedObject | None:

@@ -40,6 +40,7 @@ class SourceTree:
         tree = parsed([lines.get(number, "") for number in range(first, max(lines) + 1)])
         module, trimmed = tree or (ast.Module([], []), 0)
         self.module = ast.increment_lineno(module, first + trimmed - 1)
+        self.lines = lines
         self.nodes = list(ast.walk(self.module))
         self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self._shared = {

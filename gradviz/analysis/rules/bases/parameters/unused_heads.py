@@ -1,0 +1,98 @@
+"""Parts of a model that has more of them than a program trains: outputs that it leaves, heads that it does not choose.
+
+>>> line = "return self.heads[task](h) + self.base['all'](h)"
+>>> [ast.unparse(each) for each in _choices(SourceTree({1: "def forward(self, h, task):", 2: f"    {line}"}), 2)]
+['self.heads[task]']
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.parameters.unused_parameters import UnusedParameters
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
+from gradviz.graph.model import ModuleScope
+
+
+def is_output_left(case: Case, group: UnusedParameters) -> bool:
+    """Whether a module of the program returned the result beside others, in a dict or list, and the program never took
+    it: no variable has its name, and nothing was computed from it."""
+    flow = case.dataflow
+    if group.last is None:
+        return False
+    call = flow.log.calls[group.last]
+    results = [flow.log.tensors[use.tensor] for use in call.outputs if use.requires_grad]
+    is_returned = _is_returned(case, group.last)
+    return any(True for _ in _own_modules(case, call.scope)) and any(
+        (is_returned or (each.alive_after is not None and each.alive_after >= group.last))
+        and (each.holder is None or not each.holder.is_in_module)
+        and not any(name.isidentifier() and not name.startswith("_") for name in each.names)
+        for each in results
+    )
+
+
+def _is_returned(case: Case, row: int) -> bool:
+    """Whether a call stands in a ``return``."""
+    location = location_of_call(case.dataflow, row)
+    lines = {} if location is None else case.capture.sources.get(location.file, {})
+    return any(
+        isinstance(node, ast.Return) and node.lineno <= location.line <= (node.end_lineno or node.lineno)
+        for node in (tree_of(lines).nodes if location is not None and lines else ())
+        if location is not None
+    )
+
+
+def _own_modules(case: Case, scope: int | None) -> Iterator[ModuleScope]:
+    """The modules around a call whose classes are not torch's."""
+    flow = case.dataflow
+    while scope is not None:
+        found = flow.log.scopes[scope]
+        made = flow.row_of_module(found.path)
+        if made is None or not flow.log.calls[made].function.startswith("torch."):
+            yield found
+        scope = found.parent
+
+
+def is_not_chosen(case: Case, group: UnusedParameters) -> bool:
+    """Whether they belong to elements of a ``ModuleDict`` or ``ModuleList`` of which a function takes the one that its
+    argument says."""
+    return all(_has_chosen_sibling(case, number) for number in group.tensors)
+
+
+def _has_chosen_sibling(case: Case, number: int) -> bool:
+    histories = case.histories
+    parts = histories.name(number).split(".")
+    for end in range(1, len(parts) - 1):
+        path = ".".join(parts[:end])
+        own = ".".join(parts[: end + 1])
+        uses = [
+            rows[-1]
+            for each in histories.parameters_below(path)
+            if not histories.name(each).startswith(f"{own}.") and (rows := histories.forward_uses(each))
+        ]
+        if any(_is_chosen_there(case, row, parts[end - 1]) for row in uses):
+            return True
+    return False
+
+
+def _is_chosen_there(case: Case, row: int, container: str) -> bool:
+    location = location_of_call(case.dataflow, row)
+    lines = {} if location is None else case.capture.sources.get(location.file, {})
+    return any(
+        isinstance(choice.value, ast.Attribute) and choice.value.attr == container
+        for choice in (_choices(tree_of(lines), location.line) if location is not None and lines else ())
+    )
+
+
+def _choices(tree: SourceTree, line: int) -> Iterator[ast.Subscript]:
+    """Elements that the code at a line takes by arguments of its function."""
+    for node in tree.nodes:
+        if isinstance(node, ast.Subscript) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            read = [each for each in ast.walk(node.slice) if isinstance(each, ast.Name)]
+            scope = tree.scope(node)
+            given = {each.arg for each in ast.walk(getattr(scope, "args", scope)) if isinstance(each, ast.arg)}
+            if read and all(each.id in given for each in read):
+                yield node

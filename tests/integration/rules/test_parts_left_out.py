@@ -1,0 +1,83 @@
+"""Models with more parts than a loss uses: what may be meant, and what is forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, assert_first_alarm, findings
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 16), nn.ReLU())
+        self.first, self.second = nn.Linear(16, 3), nn.Linear(16, 2)
+        self.heads = nn.ModuleDict({"a": nn.Linear(16, 3), "b": nn.Linear(16, 3)})
+    def forward(self, x, task="a"):
+        h = self.body(x)
+        FORWARD
+net = Net()
+optimizer = torch.optim.Adam([*net.body.parameters(), TRAINED], lr=0.01)
+for step in range(6):
+    x, y = torch.randn(32, 6), torch.randint(0, 3, (32,))
+"""
+BOTH = "*net.first.parameters(), *net.second.parameters()"
+PAIR = NET.replace("TRAINED", BOTH).replace("FORWARD", "return self.first(h), self.second(h)")
+LEFT = {
+    "a result of a pair": PAIR + "    loss = F.cross_entropy(net(x)[0], y)",
+    "a result of a dict": NET.replace("TRAINED", BOTH).replace(
+        "FORWARD", "return {'main': self.first(h), 'other': self.second(h).sigmoid()}"
+    )
+    + "    out = net(x)\n    loss = F.cross_entropy(out['main'], y)",
+    "a result that is called _": PAIR + "    main, _ = net(x)\n    loss = F.cross_entropy(main, y)",
+    "a head that the task does not ask for": NET.replace("TRAINED", "*net.heads.parameters()").replace(
+        "FORWARD", "return self.heads[task](h)"
+    )
+    + "    loss = F.cross_entropy(net(x, 'b'), y)",
+}
+FORGOTTEN = {
+    "a result with a name": PAIR.replace("return self.first(h), self.second(h)", "return (self.first(h),\n"
+    "            self.second(h))  # HERE") + "    main, other = net(x)\n    loss = F.cross_entropy(main, y)",
+    "a result that forward loses": NET.replace("TRAINED", BOTH).replace(
+        "FORWARD", "other = self.second(h)  # HERE\n        return {'main': self.first(h)}"
+    )
+    + "    out = net(x)\n    loss = F.cross_entropy(out['main'], y)",
+    "a head with a fixed name": NET.replace("TRAINED", "*net.heads.parameters()")
+    .replace("FORWARD", "return self.heads['a'](h)").replace("net = Net()", "net = Net()  # HERE")
+    + "    loss = F.cross_entropy(net(x), y)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_a_model_may_have_more_heads_than_a_loss_uses(name: str, tmp_path: Path) -> None:
+    found = findings(HEAD + LEFT[name] + TRAIN, tmp_path)
+    assert [(each.cause, each.severity) for each in found] == [("unused_parameter", "note")]
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+def test_what_a_program_forgets_is_told(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + FORGOTTEN[name] + TRAIN, "unused_parameter", tmp_path)
+
+
+TOUCHED = PAIR + "    main, other = net(x)\n    loss = F.cross_entropy(main, y)"
+ZEROS = (" + 0.0 * other.sum()", " + 0 * (main.sum() + other.mean())", " + sum(o.sum() for o in (main, other)) * 0.0")
+
+
+@pytest.mark.parametrize("zero", ZEROS)
+def test_outputs_may_be_touched_for_their_gradients(zero: str, tmp_path: Path) -> None:
+    found = findings(HEAD + TOUCHED + zero + TRAIN, tmp_path)
+    assert [(each.cause, each.severity) for each in found] == [("term_without_gradient", "note")]
+
+
+def test_a_weight_of_zero_for_a_bare_sum_is_noted_once(tmp_path: Path) -> None:
+    found = findings(HEAD + "weight = 0.0\n" + TOUCHED + " + weight * other.sum()" + TRAIN, tmp_path)
+    assert [(each.cause, each.severity) for each in found] == [("term_without_gradient", "note")]
+
+
+@pytest.mark.parametrize(
+    "term", ["other.square().mean()", "other.norm()", "F.l1_loss(other, y[:, None].float() * x[:, :2])"]
+)
+def test_a_penalty_times_zero_is_told(term: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + TOUCHED + f" + 0.0 * {term}  # HERE" + TRAIN, "term_without_gradient", tmp_path)
