@@ -34,6 +34,7 @@ from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
+from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -58,7 +59,6 @@ from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
-from gradviz.analysis.rules.fields.standardized_unscaled import StandardizedUnscaled
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
@@ -203,7 +203,6 @@ from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIs
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
 from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFromBefore
 from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnGrid
-from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
 from gradviz.analysis.rules.reinforcement.target_of_normalized import TargetOfNormalized
 from gradviz.analysis.rules.reinforcement.worst_plans_kept import WorstPlansKept
@@ -619,7 +618,6 @@ RULES: tuple[type[Rule], ...] = (
     LoopDataUnread,
     ScheduleToldALoss,
     ProductsAcrossImages,
-    StandardizedUnscaled,
     PenaltySubtracted,
     DecayOutweighs,
     ScheduleMadeAnew,

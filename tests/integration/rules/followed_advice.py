@@ -205,9 +205,6 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
-    "GV880": (
-        ("(pictures.float() / 255 - mean) / std", (("(pictures.float() - mean", "(pictures.float() / 255 - mean"),)),
-    ),
     "GV874": (
         ("momentum=0.01", (("momentum=0.99", "momentum=0.01"),)),
         ("leave it out", ((", momentum=0.99", ""),)),

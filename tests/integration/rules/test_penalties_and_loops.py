@@ -1,5 +1,5 @@
-"""Penalties that reward large weights, decay that outweighs a gradient, schedules that are made again, losses that never
-go backward, targets of other samples, and means that are squared."""
+"""Penalties that reward large weights, decay that outweighs a gradient, schedules that are made again, losses that
+never go backward, targets of other samples, and means that are squared."""
 
 from __future__ import annotations
 
@@ -57,20 +57,25 @@ FAULTS = {
     ),
     "a schedule for each epoch": (
         "schedule_made_anew",
-        LOOP.format("for epoch in range(4):\n    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 3])  # HERE\n"
-        "    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1])\n        optimizer.zero_grad()\n        loss.backward()\n"
+        LOOP.format("for epoch in range(4):\n"
+        "    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 3])  # HERE\n"
+        "    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1])\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n"
         "        optimizer.step()\n    schedule.step()\n"),
     ),
     "a schedule for each epoch, in a function": (
         "schedule_made_anew",
         LOOP.format("def train():\n    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)  # HERE\n"
-        "    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1])\n        optimizer.zero_grad()\n        loss.backward()\n"
+        "    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1])\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n"
         "        optimizer.step()\n    schedule.step()\nfor epoch in range(4):\n    train()\n"),
     ),
     "backward behind the loop": (
         "losses_left_behind",
-        LOOP.format("total = 0\nfor epoch in range(4):\n    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1])\n"
-        "        total += loss.item()\n    optimizer.zero_grad()\n    loss.backward()  # HERE\n    optimizer.step()\n"),
+        LOOP.format("total = 0\nfor epoch in range(4):\n    for x in data:\n"
+        "        loss = F.mse_loss(net(x), x[:, :1])\n"
+        "        total += loss.item()\n    optimizer.zero_grad()\n    loss.backward()  # HERE\n"
+        "    optimizer.step()\n"),
     ),
     "a loss by hand, backward behind the loop": (
         "losses_left_behind",
@@ -85,8 +90,10 @@ FAULTS = {
     ),
     "two calls of randint with index_select": (
         "shuffled_apart",
-        FIT.format(SGD, "    other = torch.randint(64, size=(16,))\n    x = data.index_select(0, torch.randint(64, (16,)))\n"
-        "    y = targets.index_select(0, other)  # HERE\n    loss = (net(x) - y).abs().mean()\n    loss = F.l1_loss(net(x), y)"),
+        FIT.format(SGD, "    other = torch.randint(64, size=(16,))\n"
+        "    x = data.index_select(0, torch.randint(64, (16,)))\n"
+        "    y = targets.index_select(0, other)  # HERE\n    loss = (net(x) - y).abs().mean()\n"
+        "    loss = F.l1_loss(net(x), y)"),
     ),
     "the mean before the square": (
         "target_without_influence",
@@ -128,8 +135,10 @@ HEALTHY = {
     ),
     "a schedule for each fold": LOOP.format(
         "for fold in range(3):\n    net = nn.Linear(4, 1)\n    optimizer = torch.optim.SGD(net.parameters(), 0.01)\n"
-        "    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)\n    for epoch in range(2):\n        for x in data:\n"
-        "            loss = F.mse_loss(net(x), x[:, :1])\n            optimizer.zero_grad()\n            loss.backward()\n"
+        "    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)\n    for epoch in range(2):\n"
+        "        for x in data:\n"
+        "            loss = F.mse_loss(net(x), x[:, :1])\n            optimizer.zero_grad()\n"
+        "            loss.backward()\n"
         "            optimizer.step()\n        schedule.step()\n"
     ),
     "a schedule for each cycle": LOOP.format(
@@ -140,11 +149,14 @@ HEALTHY = {
     ),
     "losses that are added up": LOOP.format(
         "for epoch in range(4):\n    total = 0\n    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1])\n"
-        "        total = total + loss / len(data)\n    optimizer.zero_grad()\n    total.backward()\n    optimizer.step()\n"
+        "        total = total + loss / len(data)\n    optimizer.zero_grad()\n    total.backward()\n"
+        "    optimizer.step()\n"
     ),
     "the smallest of several losses": LOOP.format(
-        "for step in range(6):\n    best = None\n    for x in data[:3]:\n        loss = F.mse_loss(net(x), x[:, :1])\n"
-        "        if best is None or loss < best:\n            best = loss\n    optimizer.zero_grad()\n    best.backward()\n"
+        "for step in range(6):\n    best = None\n    for x in data[:3]:\n"
+        "        loss = F.mse_loss(net(x), x[:, :1])\n"
+        "        if best is None or loss < best:\n            best = loss\n    optimizer.zero_grad()\n"
+        "    best.backward()\n"
         "    optimizer.step()\n"
     ),
     "a validation by the same function": LOOP.format(

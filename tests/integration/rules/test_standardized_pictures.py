@@ -46,7 +46,7 @@ ready = (ready - ready.mean((0, 2, 3), keepdim=True)) / ready.std((0, 2, 3), kee
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_pictures_that_were_not_divided_are_told(name: str, tmp_path: Path) -> None:
-    assert "standardized_unscaled" in [each.cause for each in alarms(NUMBERS + FAULTY[name] + LOOP, tmp_path)][:1]
+    assert "pixels_scaled_otherwise" in [each.cause for each in alarms(NUMBERS + FAULTY[name] + LOOP, tmp_path)][:1]
 
 
 @pytest.mark.parametrize("name", HEALTHY)

@@ -1,1 +1,1 @@
-"""Rules about weights with a distribution, and mixtures of distributions."""
+"""Rules about weights with a distribution, mixtures of distributions, and samples that are squashed."""
