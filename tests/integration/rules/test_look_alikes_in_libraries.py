@@ -502,3 +502,32 @@ def test_normalized_rows_of_padding_are_told_with_what_helps(tmp_path: Path) -> 
     assert "larger eps" in found.fix
     assert "multiply what each layer returns by the mask" in found.fix
     assert alarms(HEAD + PADDED.format(eps=1e-5, masked=" * given"), tmp_path) == []
+
+
+KEPT_ON_CTX = """
+import torch
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.kept = [x.exp()]
+        return ctx.kept[0]
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.kept[0]
+def exp(x):
+    return Exp.apply(x)
+"""
+
+
+@pytest.mark.parametrize(("is_of_library", "severity"), [(True, "note"), (False, "warning")])
+def test_a_result_that_a_library_keeps_on_ctx_is_a_note(
+    is_of_library: bool, severity: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "site-packages"
+    library.mkdir()
+    (library / "exponentials.py").write_text(KEPT_ON_CTX)
+    monkeypatch.delitem(sys.modules, "exponentials", raising=False)
+    path = f"import sys\nsys.path.insert(0, {str(library)!r})\n"
+    function = f"{path}from exponentials import exp\n" if is_of_library else KEPT_ON_CTX
+    found = findings(HEAD + function + "exp(torch.randn(4, requires_grad=True) * 2).sum().backward()\n", tmp_path)
+    assert [(each.cause, each.severity) for each in found] == [("graph_retained_leak", severity)]

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, line_outside_modules, location_of_call
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    is_in_library,
+    line_in_function_of,
+    line_outside_modules,
+    location_of_call,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.retained_graphs import Retained
 from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
@@ -110,11 +116,15 @@ class GraphRetainedLeak(Rule):
     def _cycle(self, flow: Dataflow, at: NodeAt, node: Node, saved: SavedTensor) -> Finding:
         call = flow.call_of_node(node)
         used = None if call is None else location_of_call(flow, call)
+        is_of_library = call is not None and is_in_library(flow, call)
         return self.finding(
             f"{node.name.removesuffix('Backward')} keeps its own result in ctx.{saved.slot}: the result holds ctx and "
             "ctx holds the result",
             why="such a cycle stays, with all that the graph keeps, until Python's garbage collector runs",
-            fix="pass results and inputs to ctx.save_for_backward(...), and read ctx.saved_tensors in backward",
+            fix="nothing, if memory does not grow; else call gc.collect() now and then, or look for a newer version"
+            if is_of_library
+            else "pass results and inputs to ctx.save_for_backward(...), and read ctx.saved_tensors in backward",
+            severity="note" if is_of_library else self.severity,
             symptom="memory_leak",
             location=_line_on_ctx(flow, call, saved.slot) or used,
             symptom_location=used,
