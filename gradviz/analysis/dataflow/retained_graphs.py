@@ -104,7 +104,10 @@ class RetainedGraphs:
         return [
             tensor
             for tensor, maker in self._makers(moment)
-            if maker >= 0 and (self._last.get(maker) or -1) <= moment and not self._is_leaf_in_use(tensor, moment)
+            if maker >= 0
+            and (self._last.get(maker) or -1) <= moment
+            and not self._is_leaf_in_use(tensor, moment)
+            and not self._is_candidate(maker)
         ]
 
     def _makers(self, moment: int) -> Iterator[tuple[int, int]]:
@@ -120,6 +123,18 @@ class RetainedGraphs:
             return maker
         users = [row for row in self._flow.users(tensor)[:_FEW] if row <= moment and row in self._first]
         return users[0] if users else -1
+
+    def _is_candidate(self, maker: int) -> bool:
+        """Whether a call made one of several results of a line from which the next backward, before any step, starts: a
+        program may compute some losses, and choose one of them."""
+        index = bisect_left(self._backwards, maker)
+        if maker in self._first or index == len(self._backwards):
+            return False
+        backward, call = self._backwards[index], self._log.calls[maker]
+        if bisect_left(self._step_ends, maker) != bisect_left(self._step_ends, backward):
+            return False
+        roots = (self._flow.newest_producer(use.tensor, backward) for use in self._log.calls[backward].roots)
+        return any(row is not None and self._log.calls[row].call_site == call.call_site for row in roots)
 
     def _is_leaf_in_use(self, tensor: int, moment: int) -> bool:
         known = self._log.tensors[tensor]

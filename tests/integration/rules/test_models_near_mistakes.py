@@ -176,3 +176,33 @@ for step in range(5):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_healthy_model_that_comes_near_to_a_mistake_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + MODELS[name], tmp_path)
+
+
+CHOSEN = (
+    HEAD + "net = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2))\n"
+    "optimizer = torch.optim.Adam(net.parameters(), 0.01)\n"
+    "for step in range(8):\n    x = torch.randn(16, 4)\n    y = torch.stack([x[:, 0], x[:, 1].abs()], 1)\n{}" + STEP
+)
+CHOICES = {
+    "the best of several guesses": CHOSEN.format(
+        "    losses = [F.mse_loss(net(torch.cat([x, torch.randn(16, 2)], 1)), y) for _ in range(4)]\n"
+        "    loss = min(losses, key=lambda each: each.item())"
+    ),
+    "the hardest part of a batch": CHOSEN.format(
+        "    losses = []\n    for part in torch.arange(16).chunk(4):\n"
+        "        losses.append(F.mse_loss(net(torch.cat([x, x[:, :2]], 1)[part]), y[part]))\n"
+        "    loss = max(losses, key=float)"
+    ),
+    "blocks that are left out at random": HEAD
+    + "class Block(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n"
+    "        self.layers = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU())\n"
+    "    def forward(self, x):\n        return x if torch.rand(()) < 0.7 else x + self.layers(x)\n"
+    "net = nn.Sequential(nn.Linear(4, 16), Block(16), Block(16), nn.Linear(16, 1))\n"
+    "optimizer = torch.optim.Adam(net.parameters(), 0.01)\n"
+    "for step in range(20):\n    x = torch.randn(32, 4)\n    loss = F.mse_loss(net(x), x[:, :1])" + STEP,
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_loss_that_is_chosen_and_layers_that_are_left_out_are_no_alarm(name: str, tmp_path: Path) -> None:
+    assert alarms(CHOICES[name], tmp_path) == []

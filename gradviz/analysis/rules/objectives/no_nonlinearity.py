@@ -63,7 +63,7 @@ class NoNonlinearity(Rule):
             above = {
                 row for use in flow.log.calls[backward].roots for row in flow.ancestors(use.tensor, backward, since)
             }
-            pairs = _pairs(flow, above)
+            pairs = None if _trains_more_elsewhere(case, backward) else _pairs(flow, above)
             for first, second in pairs or ():
                 site = flow.log.calls[second].call_site
                 if site not in told and _is_wide(flow, first, second):
@@ -114,6 +114,13 @@ def _pairs(flow: Dataflow, above: set[int]) -> list[tuple[int, int]] | None:
             return None
         pairs.append((before, row))
     return pairs
+
+
+def _trains_more_elsewhere(case: Case, backward: int) -> bool:
+    """Whether another backward of the same line reaches further parameters: some steps leave layers out at random."""
+    reached, calls = case.histories.reached_by, case.dataflow.log.calls
+    site, own = calls[backward].call_site, reached[backward]
+    return any(calls[row].call_site == site and leaves > own for row, leaves in reached.items())
 
 
 def _given(call: Call) -> TensorUse | None:
