@@ -352,6 +352,21 @@ class Memory:
 memory = Memory()
 """
 UNUSED = (
+    # in a function that has returned, in a batch that a list of Python keeps
+    AGENT.format(often=0.2)
+    + """
+kept = [tuple(part[i] for part in sample(64)) for i in range(64)]
+def batch(count):
+    s, r, following, ended = zip(*[kept[i] for i in torch.randperm(64)[:count].tolist()])
+    return torch.stack(s), torch.stack(r), torch.stack(following), torch.tensor([float(each) for each in ended])
+def error(given):
+    s, r, following, done = given
+    best = lag(following).max(1)[0].detach()
+    target = r + 0.95 * best  # HERE
+    return F.mse_loss(q(s).max(1)[0], target)
+for step in range(8):
+    loss = error(batch(16))
+""",
     AGENT.format(often=0.2)
     + """
 for step in range(8):
@@ -408,6 +423,21 @@ def test_flags_with_another_name_are_told_where_nothing_else_marks_the_ends(tmp_
 
 
 USED = (
+    # the same in a function that has returned, in a batch that a list of Python keeps
+    AGENT.format(often=0.2)
+    + """
+kept = [tuple(part[i] for part in sample(64)) for i in range(64)]
+def batch(count):
+    s, r, following, ended = zip(*[kept[i] for i in torch.randperm(64)[:count].tolist()])
+    return torch.stack(s), torch.stack(r), torch.stack(following), torch.tensor([float(each) for each in ended])
+def error(given):
+    s, r, following, done = given
+    best = lag(following).max(1)[0].detach()
+    target = r + 0.95 * best * (1 - done)
+    return F.mse_loss(q(s).max(1)[0], target)
+for step in range(8):
+    loss = error(batch(16))
+""",
     # the ends are used
     AGENT.format(often=0.2)
     + """

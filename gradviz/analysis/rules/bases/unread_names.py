@@ -49,6 +49,14 @@ def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
     return numbers[0] + trimmed + unread[0] - 1 if len(unread) == 1 else None
 
 
+def unread_names(lines: Mapping[int, str], line: int, pattern: re.Pattern[str]) -> tuple[str, ...]:
+    """All names of a pattern that the function around a line takes out of a batch and never reads."""
+    numbers = function_around(lines, line)
+    tree = None if numbers is None else parsed([lines[number] for number in numbers])
+    names = {} if tree is None else dict.fromkeys(each.id for each in _unpacked(list(ast.walk(tree[0]))))
+    return tuple(name for name in names if pattern.fullmatch(name) and unread_name(lines, line, name) is not None)
+
+
 def function_around(lines: Mapping[int, str], line: int) -> range | None:
     """The lines of the innermost function around a line; without one, all that are known around it."""
     if line not in lines:

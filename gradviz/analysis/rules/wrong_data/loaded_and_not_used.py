@@ -12,8 +12,8 @@ from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_c
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.places_of_data import WEIGHTS, Place, is_telling, place_of
-from gradviz.analysis.rules.bases.unread_names import unread_name
+from gradviz.analysis.rules.bases.batches.places_of_data import ENDS, WEIGHTS, Place, is_telling, place_of
+from gradviz.analysis.rules.bases.unread_names import unread_name, unread_names
 
 
 class LoadedAndNotUsed(Rule):
@@ -111,18 +111,44 @@ def _unused_data(case: Case) -> dict[str, list[int]]:
     """By name: tensors with one number for each sample, not all the same, which no call uses."""
     flow = case.dataflow
     found: dict[str, list[int]] = defaultdict(list)
+    nameless = list[int]()
     for number, tensor in enumerate(flow.log.tensors):
         names = [*map(_own_name, tensor.names)]
         name = next(filter(is_telling, names), next(filter(_may_be_meant, names), None))
         shape = shape_of(flow, number)
         is_column = len(shape) == 1 or (len(shape) == _OF_COLUMN and shape[1] == 1)
-        if name is None or not is_column or shape[0] < _MIN_SAMPLES or tensor.requires_grad:
+        if (name is None and names) or not is_column or shape[0] < _MIN_SAMPLES or tensor.requires_grad:
             continue
         values = flow.values(number, len(flow.log.calls))
         is_varied = values is not None and values.minimum != values.maximum
         if is_varied and _is_unused(flow, number):
+            (nameless if name is None else found[name]).append(number)
+    for number in [each for each in nameless if not _may_miss_users(case, each)][-_EXAMINED:]:
+        name = _name_in_source(case, number)
+        if name is not None:
             found[name].append(number)
     return found
+
+
+_EXAMINED = 8
+
+
+def _name_in_source(case: Case, tensor: int) -> str | None:
+    """The name of the ends of episodes that a function takes out of a batch and never reads, if it has returned before
+    the names of tensors were noted, and the tensor has flags."""
+    flow, first = case.dataflow, _first_seen(case.dataflow, tensor)
+    values, backward = flow.values(tensor, len(flow.log.calls)), case.histories.backward_after(first)
+    if values is None or (values.minimum, values.maximum) != (0, 1) or backward is None:
+        return None
+    seen = set[tuple[str, str]]()
+    for row in range(first, backward):
+        for line in callers(flow, row):
+            if (line.file, line.function) not in seen:
+                seen.add((line.file, line.function))
+                names = unread_names(case.capture.sources.get(line.file, {}), line.line, ENDS)
+                if names:
+                    return names[0]
+    return None
 
 
 def _may_miss_users(case: Case, tensor: int) -> bool:
