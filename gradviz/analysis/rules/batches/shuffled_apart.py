@@ -81,9 +81,9 @@ class ShuffledApart(Rule):
             drawn = None if apart is not None else _drawn_apart(case, rows[-1])
             alone = ordered_alone(case, rows[-1], orderings) if apart is drawn is None else None
             if apart is not None:
-                yield self._finding(case, rows[0], *apart)
+                yield self._finding(case, rows[0], *apart, are_drawn=False)
             elif drawn is not None:
-                yield self._drawn(case, rows[-1], *drawn)
+                yield self._finding(case, rows[-1], *drawn, are_drawn=True)
             elif alone is not None:
                 yield self._alone(case, rows[-1], alone)
         for slice_row, ordering in slices_in_order(case):
@@ -126,19 +126,6 @@ class ShuffledApart(Rule):
             evidence={"samples": count},
         )
 
-    def _drawn(self, case: Case, row: int, of_inputs: int, of_targets: int) -> Finding:
-        flow = case.dataflow
-        first, second = location_of_call(flow, of_inputs), location_of_call(flow, of_targets)
-        return self.finding(
-            "the inputs are taken at random indexes, and their targets at those of a second call of randint()"
-            + (f", at line {first.line}" if first is not None and first != second else ""),
-            symptom="grad_wrong",
-            why="each input meets the target of another sample, so there is nothing to learn but their frequencies",
-            fix="draw the indexes once, and index both with them: rows = torch.randint(n, (64,)); x[rows], y[rows]",
-            location=second,
-            symptom_location=first if first != second else location_of_call(flow, row),
-        )
-
     def _alone(self, case: Case, row: int, ordering: int) -> Finding:
         flow = case.dataflow
         data = flow.log.calls[ordering].inputs[0].tensor
@@ -154,15 +141,21 @@ class ShuffledApart(Rule):
             evidence={"samples": shape_of(flow, data)[0]},
         )
 
-    def _finding(self, case: Case, row: int, of_inputs: int, of_targets: int) -> Finding:
+    def _finding(self, case: Case, row: int, of_inputs: int, of_targets: int, *, are_drawn: bool) -> Finding:
         flow = case.dataflow
         first, second = location_of_call(flow, of_inputs), location_of_call(flow, of_targets)
         return self.finding(
-            "the inputs were shuffled by one permutation and their targets by another"
+            (
+                "the inputs are taken at random indexes, and their targets at those of a second call of randint()"
+                if are_drawn
+                else "the inputs were shuffled by one permutation and their targets by another"
+            )
             + (f", at line {first.line}" if first is not None and first != second else ""),
             symptom="grad_wrong",
             why="each input meets the target of another sample, so there is nothing to learn but their frequencies",
-            fix="draw one permutation, and index both with it: order = torch.randperm(n); x[order], y[order]",
+            fix="draw the indexes once, and index both with them: rows = torch.randint(n, (64,)); x[rows], y[rows]"
+            if are_drawn
+            else "draw one permutation, and index both with it: order = torch.randperm(n); x[order], y[order]",
             location=second,
             symptom_location=first if first != second else location_of_call(flow, row),
         )

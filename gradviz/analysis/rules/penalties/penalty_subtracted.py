@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
-from gradviz.analysis.rules.penalties.penalty_without_abs import LAYERS, squared_number
+from gradviz.analysis.rules.penalties.penalty_without_abs import is_matrix_of_layer, squared_number
 
 
 class PenaltySubtracted(Rule):
@@ -100,10 +99,4 @@ def _weights_rewarded(case: Case, term: Term) -> list[int]:
     is_size = plain_name(call.function) in _SIZES or (plain_name(call.function) == "mul" and len(call.inputs) > 1)
     if term.sign > 0 or not term.is_sure or not is_size or len(taken) != 1:
         return []
-    return [tensor for tensor in taken if tensor in case.histories.trained and _is_matrix_of_layer(flow, tensor, row)]
-
-
-def _is_matrix_of_layer(flow: Dataflow, tensor: int, row: int) -> bool:
-    users = (flow.log.calls[user] for user in flow.users(tensor, flow.step_before(row)))
-    is_matrix = len(shape_of(flow, tensor)) > 1
-    return is_matrix and any(plain_name(call.function) in LAYERS and call.inputs[0].tensor != tensor for call in users)
+    return [tensor for tensor in taken if tensor in case.histories.trained and is_matrix_of_layer(flow, tensor, row)]

@@ -108,7 +108,7 @@ _FITS = frozenset({
     "binary_cross_entropy_with_logits", "kl_div", "pow", "square", "abs",
 })  # fmt: skip
 _ADDS_UP = frozenset({"sum", "mean", "view", "reshape", "flatten", "cat", "stack"})
-LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm"})
+_LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm"})
 _NAMES_OF_VARIATIONS = re.compile(r"(?<![a-z])tv|variation|smooth", re.I)
 _BOTH = 2
 
@@ -124,7 +124,11 @@ def _sums_of_weights(case: Case, terms: list[Term]) -> _Plain | None:
         if is_added and not _is_of_constraint(flow, term):
             weights = (use.tensor for use in call.live_inputs if use.tensor in case.histories.trained)
             known = len(found)
-            found += [(row, weight) for weight in weights if _is_weight(flow, weight, row)]
+            found += [
+                (row, weight)
+                for weight in weights
+                if is_matrix_of_layer(flow, weight, row) and _has_both_signs(flow, weight, row)
+            ]
             is_squared |= len(found) > known and row != term.row
     if not found:
         return None
@@ -144,12 +148,12 @@ def _is_of_constraint(flow: Dataflow, term: Term) -> bool:
     return any(plain_name(call.function) == "sub" and len(call.live_inputs) == 1 for call in calls)
 
 
-def _is_weight(flow: Dataflow, tensor: int, row: int) -> bool:
-    """Whether a leaf of both signs is the matrix of a layer."""
-    if len(shape_of(flow, tensor)) < _BOTH or not _has_both_signs(flow, tensor, row):
+def is_matrix_of_layer(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a layer computes with a leaf of two axes or more, in the step of a call."""
+    if len(shape_of(flow, tensor)) < _BOTH:
         return False
     users = (flow.log.calls[user] for user in flow.users(tensor, flow.step_before(row)))
-    return any(plain_name(call.function) in LAYERS and call.inputs[0].tensor != tensor for call in users)
+    return any(plain_name(call.function) in _LAYERS and call.inputs[0].tensor != tensor for call in users)
 
 
 def _has_both_signs(flow: Dataflow, tensor: int, row: int) -> bool:
