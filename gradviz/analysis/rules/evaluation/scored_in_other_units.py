@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
@@ -136,7 +138,7 @@ def _scalings_above(flow: Dataflow, target: TensorUse, row: int) -> list[_Scalin
     found, after = list[_Scaling](), _range(flow, target, row)
     for made, call in flow.makers(target.tensor, row, _MAX_CALLS):
         name = plain_name(call.function)
-        if name in _SCALE and call.inputs:
+        if name in _SCALE and call.inputs and not _is_of_two(flow, call):
             # Where only a part is taken, the whole tells the range.
             after = _range_of(call) if not found else after
             before = _range(flow, call.inputs[0], made)
@@ -145,6 +147,12 @@ def _scalings_above(flow: Dataflow, target: TensorUse, row: int) -> list[_Scalin
         elif name not in SAME_VALUES:
             break
     return found
+
+
+def _is_of_two(flow: Dataflow, call: Call) -> bool:
+    """Whether two tensors with a number for each sample are combined, as rewards and later values: that is no unit."""
+    sizes = [prod(shape_of(flow, use.tensor)) for use in call.inputs]
+    return len(sizes) > 1 and min(sizes) == max(sizes) > 1
 
 
 def _undone(

@@ -22,8 +22,8 @@ class LossesLeftBehind(Rule):
     What it finds
     -------------
     A line that computes three or more losses before each ``backward()`` of another line, where all but the last of them
-    reach no backward: nothing adds them up or goes on with them. So it is when ``backward()`` and ``step()`` stand
-    behind the loop over the batches instead of in it.
+    reach no backward: nothing adds them up or goes on with them, and they have no graph in common. So it is when
+    ``backward()`` and ``step()`` stand behind the loop over the batches instead of in it.
 
     Why it matters
     --------------
@@ -69,7 +69,9 @@ class LossesLeftBehind(Rule):
                 continue
             before = flow.backward_before(row)
             rows = losses.get((site, flow.log.calls[made].function), [])
-            lines[call.call_site].append(_Taken(row, made, _left_behind(rows, before or 0, made)))
+            left = rows[bisect_left(rows, before or 0) : bisect_left(rows, made)]
+            is_of_one_run = bool(left) and _share_a_graph(flow, left[-1], made, before or 0)
+            lines[call.call_site].append(_Taken(row, made, 0 if is_of_one_run else len(left)))
         for taken in lines.values():
             if len(taken) >= _MIN_TIMES and all(
                 each.left >= _MIN_LEFT and flow.has_step_after(each.row) for each in taken
@@ -125,5 +127,15 @@ def _goes_on(flow: Dataflow, tensor: int, row: int) -> bool:
     return any(use.requires_grad for user in flow.users(tensor, row) for use in flow.log.calls[user].outputs)
 
 
-def _left_behind(rows: list[int], since: int, until: int) -> int:
-    return bisect_left(rows, until) - bisect_left(rows, since)
+def _share_a_graph(flow: Dataflow, one: int, other: int, since: int) -> bool:
+    """Whether two losses are computed from one graph, as the losses of the time steps of a recurrent network are."""
+    graphs = (
+        {
+            row
+            for use in flow.log.calls[loss].live_inputs
+            for row in flow.ancestors(use.tensor, loss, since)
+            if any(each.has_grad_fn for each in flow.log.calls[row].outputs)
+        }
+        for loss in (one, other)
+    )
+    return not next(graphs).isdisjoint(next(graphs))

@@ -66,6 +66,8 @@ class ScheduleMadeAnew(Rule):
             if len(used) < _MIN_TIMES or kind in _ALIKE_AT_ALL_STEPS or any((each.moves or 0) > 1 for each in used):
                 continue
             optimizer = log.optimizers[number]
+            if optimizer.rate_changes and kind in _WAIT:
+                continue
             name = optimizer_words(optimizer)
             rate = f": the learning rate is {optimizer.first_rate or 0:.3g} in all {optimizer.steps:,} steps"
             yield self.finding(
@@ -80,4 +82,6 @@ class ScheduleMadeAnew(Rule):
 
 
 _MIN_TIMES = 3
+_WAIT = frozenset({"StepLR", "MultiStepLR", "ReduceLROnPlateau"})
+"""They change nothing at their first step: where the learning rate does change, the program sets it."""
 _ALIKE_AT_ALL_STEPS = frozenset({"ExponentialLR", "MultiplicativeLR", "ConstantLR"})
