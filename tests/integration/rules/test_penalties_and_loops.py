@@ -77,6 +77,13 @@ FAULTS = {
         "        total += loss.item()\n    optimizer.zero_grad()\n    loss.backward()  # HERE\n"
         "    optimizer.step()\n"),
     ),
+    "backward behind the loop, with running statistics": (
+        "losses_left_behind",
+        LOOP.format("total = 0\nfor epoch in range(4):\n    for x in data:\n"
+        "        loss = F.mse_loss(net(x), x[:, :1])\n        total += loss.item()\n"
+        "    optimizer.zero_grad()\n    loss.backward()  # HERE\n    optimizer.step()\n")
+        .replace("nn.Linear(4, 1)", "nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))"),
+    ),
     "a loss by hand, backward behind the loop": (
         "losses_left_behind",
         LOOP.format("for epoch in range(4):\n    optimizer.zero_grad()\n    for x in data:\n"

@@ -56,6 +56,7 @@ class LossesLeftBehind(Rule):
     code = "GV889"
     name = "losses_left_behind"
     severity = "warning"
+    yields_to = ("only_last_counts",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
@@ -129,13 +130,16 @@ def _goes_on(flow: Dataflow, tensor: int, row: int) -> bool:
 
 def _share_a_graph(flow: Dataflow, one: int, other: int, since: int) -> bool:
     """Whether two losses are computed from one graph, as the losses of the time steps of a recurrent network are."""
-    graphs = (
-        {
-            row
-            for use in flow.log.calls[loss].live_inputs
-            for row in flow.ancestors(use.tensor, loss, since)
-            if any(each.has_grad_fn for each in flow.log.calls[row].outputs)
-        }
-        for loss in (one, other)
-    )
-    return not next(graphs).isdisjoint(next(graphs))
+    return not _graph_above(flow, one, since).isdisjoint(_graph_above(flow, other, since))
+
+
+def _graph_above(flow: Dataflow, loss: int, since: int) -> set[int]:
+    """The calls of the graph of a loss. Running statistics, which go from batch to batch, are in no graph."""
+    waiting, found = [loss], {loss}
+    while waiting:
+        row = waiting.pop()
+        above = (flow.newest_producer(use.tensor, row) for use in flow.log.calls[row].inputs if use.has_grad_fn)
+        new = {each for each in above if each is not None and each >= since} - found
+        found |= new
+        waiting += new
+    return found
