@@ -69,7 +69,7 @@ class LossesLeftBehind(Rule):
                 continue
             before = flow.backward_before(row)
             rows = losses.get((site, flow.log.calls[made].function), [])
-            lines[call.call_site].append(_Taken(row, made, _left_behind(rows, before or 0, made)))
+            lines[call.call_site].append(_Taken(row, made, _left_behind(flow, rows, before or 0, made, row)))
         for taken in lines.values():
             if len(taken) >= _MIN_TIMES and all(
                 each.left >= _MIN_LEFT and flow.has_step_after(each.row) for each in taken
@@ -125,5 +125,15 @@ def _goes_on(flow: Dataflow, tensor: int, row: int) -> bool:
     return any(use.requires_grad for user in flow.users(tensor, row) for use in flow.log.calls[user].outputs)
 
 
-def _left_behind(rows: list[int], since: int, until: int) -> int:
-    return bisect_left(rows, until) - bisect_left(rows, since)
+def _left_behind(flow: Dataflow, rows: list[int], since: int, made: int, until: int) -> int:
+    """How many losses of a line a backward leaves behind, where it takes the last one of them, and computes nothing
+    that they were computed from: the loss at the end of a sequence also goes through what came before."""
+    left = rows[bisect_left(rows, since) : bisect_left(rows, made)]
+    if not left or bisect_left(rows, until) > bisect_left(rows, made):
+        return 0
+    return len(left) if _live_above(flow, left[-1], since).isdisjoint(_live_above(flow, made, since)) else 0
+
+
+def _live_above(flow: Dataflow, row: int, since: int) -> set[int]:
+    above = flow.ancestors(flow.log.calls[row].outputs[0].tensor, row + 1, since=since)
+    return {each for each in above if any(use.requires_grad for use in flow.log.calls[each].outputs)}
