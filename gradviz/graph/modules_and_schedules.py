@@ -124,4 +124,4 @@ class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
     weights: Count | None = None
     """For a ``WeightedRandomSampler``, how many weights it has: it draws indexes below this number."""
     samples: Count | None = None
-    """For such a sampler, the length of the data set."""
+    """For such a sampler, or a part of a data set, the length of the data set."""

@@ -208,7 +208,10 @@ _MAX_LOADERS = 1_000
 
 
 def _weights_and_samples(sampler: Any, data: Any) -> tuple[int | None, int | None]:
-    """How many weights a sampler has that draws with weights, and how many samples there are."""
+    """How many weights a sampler has that draws with weights, and how many samples there are; also for a part of a
+    data set, whose length torch itself knows."""
+    if sampler is None and type(data) is torch.utils.data.Subset:
+        return None, len(data.indices)
     if not isinstance(sampler, torch.utils.data.WeightedRandomSampler):
         return None, None
     try:

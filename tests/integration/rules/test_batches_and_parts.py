@@ -80,6 +80,20 @@ def main():
     + "\nmain()\n",
 }
 HEALTHY = {
+    "a part that is one batch": """
+train, val = random_split(TensorDataset(x, y), [48, 16])
+loader = DataLoader(train, batch_size=len(train))
+for epoch in range(6):
+    xb, yb = next(iter(loader))
+"""
+    + STEP,
+    "both parts are scaled alike": ROWS
+    + """
+train, val = random_split(Rows(), [48, 16])
+mean = torch.stack([row for row, _ in train]).mean(0)
+train.dataset.transform = lambda row: row - mean
+"""
+    + LOOP,
     "shuffled": """
 loader = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True)
 for step in range(6):

@@ -59,6 +59,27 @@ for epoch in range(4):
 """,
 }
 HEALTHY = {
+    "a gain over the best one": """
+lowest, least = math.inf, 0.0
+for epoch in range(4):
+    one_epoch()
+    error = 1 - score()
+    gain = lowest - error
+    if gain > least:
+        lowest = error
+        state = copy.deepcopy(model.state_dict())
+model.load_state_dict(state)
+""",
+    "a limit behind which it goes back": """
+limit, state = 1e6, copy.deepcopy(model.state_dict())
+for epoch in range(4):
+    one_epoch()
+    error = 1 - score()
+    if error < limit:
+        state = copy.deepcopy(model.state_dict())
+    else:
+        model.load_state_dict(state)
+""",
     "updated": """
 best_acc = 0.0
 for epoch in range(4):

@@ -70,6 +70,33 @@ def test_other_choices_of_two_estimates_are_left_alone(name: str, tmp_path: Path
     assert "larger_of_two_critics" not in causes
 
 
+ONE_OF_EACH_ACTION = """
+    a = torch.randint(0, 2, (16, 1))
+    with torch.no_grad():
+        y = reward + 0.9 * torch.max(one(after), two(after))
+    loss = F.mse_loss(torch.where(a == 0, one(x), two(x)), y)
+"""
+COSTS = (
+    LARGER["max"]
+    + CRITICS_LOSS
+    + """
+    if step == 0:
+        actor = nn.Linear(3, 2)
+        slow = torch.optim.Adam(actor.parameters())
+    state = torch.randn(16, 3)
+    expected = one(torch.cat([state, actor(state)], 1)).mean()
+    slow.zero_grad()
+    expected.backward()
+    slow.step()
+"""
+)
+
+
+@pytest.mark.parametrize("body", [ONE_OF_EACH_ACTION + TRAIN, COSTS], ids=["a network of each action", "costs"])
+def test_the_larger_value_is_meant_for_actions_and_for_costs(body: str, tmp_path: Path) -> None:
+    assert "larger_of_two_critics" not in [each.cause for each in alarms(CRITICS + body, tmp_path)]
+
+
 CLASSES = (
     HEAD
     + """
@@ -148,6 +175,12 @@ train(gram, 2)
 """,
 }
 APART = {
+    "kernels of a layer": """
+def gram(maps):
+    kernels = painter.weight.view(9, 9)
+    return kernels @ kernels.t() + maps.mean()
+train(gram, 4)
+""",
     "one image": ACROSS["a view"].replace("train(gram, 4)", "train(gram, 1)"),
     "a matrix for each image": """
 def gram(maps):

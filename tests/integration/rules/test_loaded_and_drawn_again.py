@@ -80,6 +80,19 @@ for p in model.parameters():
     ),
 }
 HEALTHY = {
+    "a new head that is larger than the rest": HEAD
+    + """
+body, head = nn.Linear(5, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+model = nn.Sequential(body, nn.ReLU(), head)
+model.load_state_dict({name: torch.randn_like(value) for name, value in model.state_dict().items()})
+for layer in (head[0], head[2]):
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(3):
+    loss = F.cross_entropy(model(torch.randn(16, 5)), torch.randint(0, 3, (16,)))
+"""
+    + TRAIN,
     "loaded after it": START + "\nmodel.apply(init)\nbody.load_state_dict(torch.load(file))\n" + LOOP,
     "a new head": START
     + """

@@ -48,6 +48,13 @@ report()
 """,
 }
 HEALTHY = {
+    "a file of the last state is read again": """
+torch.save(model.state_dict(), last := io.BytesIO())
+last.seek(0)
+again = make()
+again.load_state_dict(torch.load(last))
+print(score(model))
+""",
     "the loaded one is scored": """
 best_model = make()
 best_model.load_state_dict(torch.load(file))

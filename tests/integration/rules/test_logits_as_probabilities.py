@@ -72,6 +72,21 @@ FAULTY = {
 """,
 }
 HEALTHY = {
+    "a layer that also learns a share": HEAD
+    + """
+x = torch.randn(40, 5)
+hit, share = (x[:, 0] > 0).float(), torch.rand(40)
+model = nn.Linear(5, 2)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    out = model(x)
+    loss = F.binary_cross_entropy_with_logits(out[:, 0], hit) + F.mse_loss(out[:, 1], share)
+"""
+    + TRAIN
+    + """
+with torch.no_grad():
+    print((model(x)[:, 1] > 0.5).float().mean())
+""",
     "a sigmoid before it": START
     + """
     with torch.no_grad():

@@ -120,6 +120,28 @@ FAULTS = {
     ),
 }  # fmt: skip
 HEALTHY = {
+    "a gain that is maximized": FIT.format(
+        "SGD(net.parameters(), 0.01, maximize=True)",
+        "    loss = -F.mse_loss(net(x), y) - 0.01 * net[0].weight.square().sum()",
+    ),
+    "the sum of weights less their norm": FIT.format(
+        SGD,
+        "    w = net[0].weight\n    loss = F.mse_loss(net(x), y) + 0.01 * (w.abs().sum() - w.norm())",
+    ),
+    "the end of a sequence": (
+        HEAD + "cell, head = nn.GRUCell(3, 8), nn.Linear(8, 1)\n"
+        "optimizer = torch.optim.Adam([*cell.parameters(), *head.parameters()])\n"
+        "for step in range(4):\n    x = torch.randn(16, 6, 3)\n    h, curve = torch.zeros(16, 8), []\n"
+        "    for t in range(6):\n        h = cell(x[:, t], h)\n"
+        "        loss = F.mse_loss(head(h), x.sum((1, 2))[:, None])\n"
+        "        curve.append(loss.item())\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    ),
+    "a schedule of one epoch for each task": LOOP.format(
+        "for task in range(4):\n    optimizer.param_groups[0]['lr'] = 0.01\n    schedule = torch.optim.lr_scheduler.CosineAnnealingLR("
+        "optimizer, T_max=1)\n"
+        "    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1] + task)\n        optimizer.zero_grad()\n"
+        "        loss.backward()\n        optimizer.step()\n    schedule.step()\n"
+    ),
     "a penalty that is added": FIT.format(
         SGD, "    loss = F.mse_loss(net(x), y) + 1e-3 * sum((p ** 2).sum() for p in net.parameters())"
     ),

@@ -22,7 +22,7 @@ class FirstBatchEachTime(Rule):
     What it finds
     -------------
     ``next(iter(loader))`` in a loop that trains, where the loader does not shuffle and has more samples than a batch:
-    every step got the same values.
+    every step got the same values. A part of a data set that is no larger than a batch is left alone.
 
     Why it matters
     --------------
@@ -71,7 +71,8 @@ class FirstBatchEachTime(Rule):
                 ]
                 data = _size_of_data(flow, stacked[0]) if stacked and _are_same(flow, stacked) else None
                 batch = shape_of(flow, flow.log.calls[stacked[0]].outputs[0].tensor)[0] if stacked else 0
-                if data is not None and data > batch and _is_trained_on(flow, stacked[0]):
+                is_whole = any(loader.samples == batch for loader in flow.log.loaders)
+                if data is not None and data > batch and not is_whole and _is_trained_on(flow, stacked[0]):
                     yield self._finding(file, call, batch, data)
 
     def _finding(self, file: str, call: ast.Call, batch: int, data: int) -> Finding:

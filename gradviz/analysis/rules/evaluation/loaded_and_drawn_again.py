@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -20,7 +21,7 @@ class LoadedAndDrawnAgain(Rule):
     -------------
     A line that loads values into parameters, of which more than half are overwritten by an initialization
     (``normal_()``, ``zeros_()``, functions of ``nn.init``) before anything has used them. A head that is drawn
-    again is left alone.
+    again is left alone: the first matrix that was loaded stays as it is.
 
     Why it matters
     --------------
@@ -72,7 +73,11 @@ class LoadedAndDrawnAgain(Rule):
         flow = case.dataflow
         for location, rows in loads_by_line(case).items():
             drawn = {row: again for row in rows if (again := _drawn_again(flow, row)) is not None}
-            if flow.has_step_after(rows[-1]) and len(drawn) > _MIN_SHARE * len(rows):
+            if (
+                flow.has_step_after(rows[-1])
+                and len(drawn) > _MIN_SHARE * len(rows)
+                and _first_matrix(flow, rows) in drawn
+            ):
                 yield self._finding(case, location, drawn, len(rows))
 
     def _finding(self, case: Case, loaded: Location, drawn: dict[int, int], count: int) -> Finding:
@@ -110,6 +115,11 @@ def _drawn_again(flow: Dataflow, row: int) -> int | None:
         is_changed = any(use.tensor == call.inputs[0].tensor for use in call.outputs)
         return user if is_changed and plain_name(call.function) in _DRAW else None
     return None
+
+
+def _first_matrix(flow: Dataflow, rows: list[int]) -> int | None:
+    """The row that loads the first matrix of a model: a new head leaves it as it is."""
+    return next((row for row in rows if len(shape_of(flow, flow.log.calls[row].inputs[0].tensor)) > 1), rows[0])
 
 
 _PASS_ON = frozenset({"data", "detach", "requires_grad", "requires_grad.__set__"})

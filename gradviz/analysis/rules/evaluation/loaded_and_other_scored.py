@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import line_in_function_of
+from gradviz.analysis.dataflow.call_words import line_in_function_of, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.loaded_states import loads_by_line
@@ -18,7 +19,7 @@ class LoadedAndOtherScored(Rule):
     What it finds
     -------------
     After the last step of training, a state that is loaded into a model which nothing ever runs, where the model that
-    was trained, of the same shapes, is run after that.
+    was trained, of the same shapes, is run after that. A state that is taken only after the training is left alone.
 
     Why it matters
     --------------
@@ -75,7 +76,7 @@ class LoadedAndOtherScored(Rule):
             if rows[0] < steps[-1] or any(_is_used(case, tensor) for tensor in given):
                 continue
             used = _use_of_trained(case, given, rows[-1])
-            if used is not None:
+            if used is not None and not _is_kept_at_end(flow, _parameter_of(flow, used), steps[-1], rows[0]):
                 yield self._finding(case, loaded, rows[-1], used)
 
     def _finding(self, case: Case, loaded: Location, row: int, used: int) -> Finding:
@@ -103,6 +104,21 @@ def _is_used(case: Case, tensor: int) -> bool:
         for row in flow.users(shared)
         if flow.log.calls[row].function not in _NO_USE and flow.log.calls[row].kind != "make_module"
     )
+
+
+def _parameter_of(flow: Dataflow, row: int) -> int:
+    given = flow.log.calls[row].inputs
+    return next((use.tensor for use in given if flow.log.tensors[use.tensor].role == "parameter"), given[0].tensor)
+
+
+def _is_kept_at_end(flow: Dataflow, trained: int, step: int, row: int) -> bool:
+    """Whether a line that runs only behind the last step takes the state of the trained model: what is loaded may be
+    that one, as to see that a file can be read."""
+    taken = [
+        each for each in flow.users(trained) if each < row and plain_name(flow.log.calls[each].function) == "detach"
+    ]
+    before = {flow.log.calls[each].call_site for each in taken if each < step}
+    return any(each > step and flow.log.calls[each].call_site not in before for each in taken)
 
 
 def _use_of_trained(case: Case, given: list[int], row: int) -> int | None:

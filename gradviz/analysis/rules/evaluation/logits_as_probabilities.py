@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.network_outputs import Layer, layer_behind
@@ -18,7 +19,7 @@ class LogitsAsProbabilities(Rule):
     What it finds
     -------------
     Outputs of a layer that ``binary_cross_entropy_with_logits()`` gets in training, and that are compared with 0.5 or
-    rounded to 0 and 1 elsewhere, without a ``sigmoid()`` in between.
+    rounded to 0 and 1 elsewhere, without a ``sigmoid()`` in between. A layer that also learns numbers is left alone.
 
     Why it matters
     --------------
@@ -66,6 +67,8 @@ class LogitsAsProbabilities(Rule):
             layer = layer_behind(flow, call.inputs[0].tensor, row) if call.live_inputs else None
             if layer is not None and flow.has_step_after(row):
                 losses.setdefault(layer, row)
+        for layer in _learned_otherwise(flow):
+            losses.pop(layer, None)
         told = set[int | None]()
         for row, call in calls_named(flow, _CUTS) if losses else ():
             if call.call_site in told or not _is_cut_at_half(call):
@@ -94,6 +97,17 @@ class LogitsAsProbabilities(Rule):
 _TAKE_LOGITS = frozenset({"binary_cross_entropy_with_logits", "multilabel_soft_margin_loss"})
 _CUTS = frozenset({"gt", "ge", "lt", "le", "round"})
 _HALF = 0.5
+
+
+def _learned_otherwise(flow: Dataflow) -> set[Layer]:
+    """Layers some of whose outputs are no logits: they learn to be near to numbers."""
+    found = set[Layer]()
+    for row, call in calls_named(flow, DIFFERENCES):
+        live = call.live_inputs
+        layer = layer_behind(flow, live[0].tensor, row) if len(live) == 1 < len(call.inputs) else None
+        if layer is not None and flow.has_step_after(row):
+            found.add(layer)
+    return found
 
 
 def _is_cut_at_half(call: Call) -> bool:

@@ -18,7 +18,8 @@ class TransformOfBothParts(Rule):
     What it finds
     -------------
     An attribute that is set on ``part.dataset`` before training, where ``random_split()`` made the part and another one
-    that the program uses, and neither got a data set of its own.
+    that the program uses, and neither got a data set of its own. It is a note where the first part gets the only
+    transform of the program: both may need it.
 
     Why it matters
     --------------
@@ -87,6 +88,7 @@ class TransformOfBothParts(Rule):
     def _finding(self, file: str, shared: SharedAttribute) -> Finding:
         return self.finding(
             f"{shared.part}.dataset is that of {shared.other}, too: setting its {shared.attribute} changes both",
+            severity="note" if shared.is_first else self.severity,
             symptom="grad_wrong",
             why="random_split() copies nothing, so both parts have the transform that was set last",
             fix="give this part a data set of its own before: val.dataset = copy.copy(val.dataset)",

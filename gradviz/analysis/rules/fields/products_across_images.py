@@ -106,6 +106,7 @@ def _view_of_images(flow: Dataflow, row: int, call: Call) -> int | None:
     if view is None or plain_name(view.function) not in _VIEWS or not view.inputs:
         return None
     shape = shape_of(flow, view.inputs[0].tensor)
-    if len(shape) != _MAPS or min(shape) == 1:
+    is_kernel = flow.log.tensors[view.inputs[0].tensor].role == "parameter"
+    if is_kernel or len(shape) != _MAPS or min(shape) == 1:
         return None
     return made if shape_of(flow, rows) == (shape[0] * shape[1], shape[2] * shape[3]) else None

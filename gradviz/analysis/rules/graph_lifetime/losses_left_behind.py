@@ -70,9 +70,7 @@ class LossesLeftBehind(Rule):
                 continue
             before = flow.backward_before(row)
             rows = losses.get((site, flow.log.calls[made].function), [])
-            left = rows[bisect_left(rows, before or 0) : bisect_left(rows, made)]
-            is_of_one_run = bool(left) and _share_a_graph(flow, left[-1], made, before or 0)
-            lines[call.call_site].append(_Taken(row, made, 0 if is_of_one_run else len(left)))
+            lines[call.call_site].append(_Taken(row, made, _left_behind(flow, rows, before or 0, made, row)))
         for taken in lines.values():
             if len(taken) >= _MIN_TIMES and all(
                 each.left >= _MIN_LEFT and flow.has_step_after(each.row) for each in taken
@@ -128,9 +126,13 @@ def _goes_on(flow: Dataflow, tensor: int, row: int) -> bool:
     return any(use.requires_grad for user in flow.users(tensor, row) for use in flow.log.calls[user].outputs)
 
 
-def _share_a_graph(flow: Dataflow, one: int, other: int, since: int) -> bool:
-    """Whether two losses are computed from one graph, as the losses of the time steps of a recurrent network are."""
-    return not _graph_above(flow, one, since).isdisjoint(_graph_above(flow, other, since))
+def _left_behind(flow: Dataflow, rows: list[int], since: int, made: int, until: int) -> int:
+    """How many losses of a line a backward leaves behind, where it takes the last one of them, and computes nothing
+    that they were computed from: the loss at the end of a sequence also goes through what came before."""
+    left = rows[bisect_left(rows, since) : bisect_left(rows, made)]
+    if not left or bisect_left(rows, until) > bisect_left(rows, made):
+        return 0
+    return len(left) if _graph_above(flow, left[-1], since).isdisjoint(_graph_above(flow, made, since)) else 0
 
 
 def _graph_above(flow: Dataflow, loss: int, since: int) -> set[int]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import log
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
@@ -22,7 +24,7 @@ class DecayOutweighs(Rule):
     Ten or more steps of ``AdamW`` or ``SGD`` in which learning rate times ``weight_decay`` takes more than 2 % of the
     weights away at each step; and of ``Adam`` and its like with a ``weight_decay`` of 0.1 or more, which they add to
     the gradient before they divide by its size (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019,
-    section 2): numbers of that size are meant for ``AdamW``.
+    section 2): numbers of that size are meant for ``AdamW``. It is a note for a single matrix, as in ridge regression.
 
     Why it matters
     --------------
@@ -31,7 +33,7 @@ class DecayOutweighs(Rule):
 
     Example
     -------
-    model = torch.nn.Linear(4, 1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.5)
     for step in range(10):
         x = torch.randn(16, 4)
@@ -42,7 +44,7 @@ class DecayOutweighs(Rule):
 
     Instead
     -------
-    model = torch.nn.Linear(4, 1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.0005)
     for step in range(10):
         x = torch.randn(16, 4)
@@ -75,6 +77,7 @@ class DecayOutweighs(Rule):
                     else f"takes {share:.2g} of each weight away at every step: alone it halves them in "
                     f"{log(2) / share:.0f} steps"
                 ),
+                severity="note" if _is_of_one_matrix(flow, optimizer.groups[group]) else self.severity,
                 symptom="grad_wrong",
                 why="what is added outweighs the gradient of the loss: weights go to zero whatever the loss says"
                 if is_added
@@ -95,6 +98,11 @@ _MOST_ADDED = 0.1
 _USUAL_ADDED, _USUAL_DECOUPLED = 0.0005, 0.01
 _TAKE_AWAY = frozenset({"AdamW", "SGD"})
 _ADD_TO_GRADIENT = frozenset({"Adam", "NAdam", "RAdam", "Adamax", "RMSprop"})
+
+
+def _is_of_one_matrix(flow: Dataflow, group: Iterable[int]) -> bool:
+    """Whether a group may be that of a ridge regression, which a strong penalty is usual for."""
+    return sum(len(shape_of(flow, tensor)) > 1 for tensor in group) <= 1
 
 
 def _share(optimizer: LoggedOptimizer, group: int) -> float:

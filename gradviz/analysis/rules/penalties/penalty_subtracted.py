@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.analysis.rules.penalties.penalty_without_abs import is_matrix_of_layer, squared_number
 
@@ -59,10 +60,14 @@ class PenaltySubtracted(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
+        if any(each.maximizes for each in flow.log.optimizers) or has_turned_gradients(flow):
+            return
         for backward in case.histories.last_trained_backward_of_each_line:
             for root in flow.log.calls[backward].roots:
                 terms = list(signed_terms(flow, backward, root.tensor))
-                found = [(term, weight) for term in terms for weight in _weights_rewarded(case, term)]
+                found = [(term, weight) for term in terms for weight in _weights_measured(case, term)]
+                paid = {weight for term, weight in found if term.sign > 0}
+                found = [(term, weight) for term, weight in found if term.sign < 0 and weight not in paid]
                 sizes = {term.row for term, _ in found}
                 grows = any(term.sign > 0 and term.is_sure and sizes.isdisjoint(term.path) for term in terms[1:])
                 site = flow.log.calls[found[0][0].path[0]].call_site if found else None
@@ -90,13 +95,13 @@ _TURNS = frozenset({"sub", "neg"})
 _SIZES = frozenset({"pow", "square", "abs", "norm", "vector_norm", "matrix_norm"})
 
 
-def _weights_rewarded(case: Case, term: Term) -> list[int]:
-    """The matrices of layers of which a term that lowers the loss measures the size."""
+def _weights_measured(case: Case, term: Term) -> list[int]:
+    """The matrices of layers of which a term measures the size."""
     flow = case.dataflow
     row = squared_number(flow, term.row)
     call = flow.log.calls[row]
     taken = {use.tensor for use in call.inputs}
     is_size = plain_name(call.function) in _SIZES or (plain_name(call.function) == "mul" and len(call.inputs) > 1)
-    if term.sign > 0 or not term.is_sure or not is_size or len(taken) != 1:
+    if not term.is_sure or not is_size or len(taken) != 1:
         return []
     return [tensor for tensor in taken if tensor in case.histories.trained and is_matrix_of_layer(flow, tensor, row)]

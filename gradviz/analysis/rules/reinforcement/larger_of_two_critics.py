@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
 from gradviz.graph.call_log import Call
 
 
@@ -19,7 +21,8 @@ class LargerOfTwoCritics(Rule):
     What it finds
     -------------
     An error whose target is the sum of a reward and what ``max()`` or ``maximum()`` takes, element by element, of the
-    results of two networks, of which the program nowhere takes the smaller one.
+    results of two networks, of which the program nowhere takes the smaller one. Both learn towards that target, and no
+    loss falls with what a network expects, as it does for costs.
 
     Why it matters
     --------------
@@ -64,7 +67,7 @@ class LargerOfTwoCritics(Rule):
             if found[-1] is None or not all(each is not None for each in found):
                 continue
             site = flow.log.calls[found[-1]].call_site
-            if site not in told and not _takes_smaller(flow):
+            if site not in told and not _takes_smaller(flow) and not _are_costs(case):
                 told.add(site)
                 yield self._finding(flow, rows[-1], found[-1])
 
@@ -99,6 +102,8 @@ def _larger(flow: Dataflow, row: int) -> int | None:
     added = value_maker(flow, target.tensor, row, through=frozenset({"detach"}))
     if added is None or plain_name(added[1].function) not in ("add", "addcmul") or len(added[1].inputs) < _BOTH:
         return None
+    if len(_predictions_towards(flow, added[1].outputs[0].tensor, added[0])) < _BOTH:
+        return None  # Networks of one action each learn of their own samples.
     if not any(_layers_above(flow, use.tensor, added[0]) == set() for use in added[1].inputs):
         return None
     waiting, seen = [(use.tensor, added[0]) for use in added[1].inputs], 0
@@ -110,6 +115,34 @@ def _larger(flow: Dataflow, row: int) -> int | None:
         if made is not None and plain_name(made[1].function) in _PASSED:
             waiting += [(use.tensor, made[0]) for use in made[1].inputs]
     return None
+
+
+def _predictions_towards(flow: Dataflow, target: int, row: int) -> set[int]:
+    """The predictions whose errors have one target."""
+    found, waiting, seen = set[int](), [(target, row)], 0
+    while waiting and seen < _MAX_MAKERS:
+        seen += 1
+        for user in flow.users(*waiting.pop()):
+            call = flow.log.calls[user]
+            if plain_name(call.function) in _ERRORS and len(call.live_inputs) == 1:
+                found.add(call.live_inputs[0].tensor)
+            elif call.outputs and not call.live_inputs:
+                waiting.append((call.outputs[0].tensor, user))
+    return found
+
+
+def _are_costs(case: Case) -> bool:
+    """Whether something is trained to lower the single number that a layer gives: an actor that saves costs."""
+    flow = case.dataflow
+    return any(
+        term.sign > 0
+        and term.is_sure
+        and plain_name(flow.log.calls[term.row].function) == "linear"
+        and shape_of(flow, flow.log.calls[term.row].outputs[0].tensor)[-1:] == (1,)
+        for backward in case.histories.last_trained_backward_of_each_line
+        for root in flow.log.calls[backward].roots
+        for term in signed_terms(flow, backward, root.tensor)
+    )
 
 
 def _is_of_two_networks(flow: Dataflow, row: int, call: Call) -> bool:

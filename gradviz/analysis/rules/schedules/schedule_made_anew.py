@@ -65,6 +65,8 @@ class ScheduleMadeAnew(Rule):
             used = [each for each in schedules if each.optimizer_steps or each.has_moved]
             if len(used) < _MIN_TIMES or kind in _ALIKE_AT_ALL_STEPS or any((each.moves or 0) > 1 for each in used):
                 continue
+            if all(each.length == 1 for each in used):
+                continue  # One step is all that each of them was made for.
             optimizer = log.optimizers[number]
             if optimizer.rate_changes and kind in _WAIT:
                 continue

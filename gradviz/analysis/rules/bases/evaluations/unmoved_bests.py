@@ -10,6 +10,7 @@ from msgspec import Struct
 from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name, last_name
 
 _KEEP = frozenset({"state_dict", "deepcopy", "save", "save_pretrained", "save_model", "save_checkpoint", "copy"})
+_PUT_BACK = frozenset({"load_state_dict", "load"})
 _LEAVE = (ast.Break, ast.Return, ast.Raise)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LARGE = 1e4
@@ -41,7 +42,7 @@ def unmoved_bests(tree: SourceTree) -> Iterator[tuple[UnmovedBest, Loop]]:
             start = starts.get(key) if key is not None and tree.times_bound(key) == 1 else None
             if start is None or not _is_extreme(start[1]) or loop in tree.loops_around(start[1]):
                 continue
-            if _is_score_of(tree, score, loop):
+            if _is_score_of(tree, score, loop) and not _is_gain(tree, score, node):
                 yield (
                     UnmovedBest(
                         ast.unparse(best),
@@ -67,11 +68,12 @@ def _compared(test: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _keeps_something(node: ast.If) -> bool:
     """Whether a state is kept where the condition is true, or a counter begins anew that counts elsewhere."""
     inside = [each for statement in node.body for each in ast.walk(statement)]
-    if any(isinstance(each, _LEAVE) for each in inside):
+    elsewhere = [each for statement in node.orelse for each in ast.walk(statement)]
+    # A state that is put back where a loss is too large is kept where it is not: a limit, and no best.
+    if any(isinstance(each, _LEAVE) for each in inside) or any(called_name(each) in _PUT_BACK for each in elsewhere):
         return False
     if any(called_name(each) in _KEEP for each in inside):
         return True
-    elsewhere = [each for statement in node.orelse for each in ast.walk(statement)]
     counted = {
         ast.unparse(each.target)
         for each in elsewhere
@@ -100,6 +102,14 @@ def _is_score_of(tree: SourceTree, score: ast.expr, loop: Loop) -> bool:
         for name in ast.walk(target)
     }
     return key in bound and key not in targets and key not in counted
+
+
+def _is_gain(tree: SourceTree, score: ast.expr, node: ast.If) -> bool:
+    """Whether a score is computed from a variable that is set where it is better: ``gain = best - loss``."""
+    key = tree.key_of(score)
+    moved = {tree.key_of(target) for target, _ in tree.assignments if node in tree.around(target)}
+    sources = [value for target, value in tree.assignments if tree.key_of(target) == key]
+    return any(tree.key_of(name) in moved - {None} for value in sources for name in ast.walk(value))
 
 
 def _is_count(node: ast.AugAssign) -> bool:
