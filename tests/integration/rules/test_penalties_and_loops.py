@@ -137,8 +137,8 @@ HEALTHY = {
         "        curve.append(loss.item())\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
     ),
     "a schedule of one epoch for each task": LOOP.format(
-        "for task in range(4):\n    optimizer.param_groups[0]['lr'] = 0.01\n    schedule = torch.optim.lr_scheduler.CosineAnnealingLR("
-        "optimizer, T_max=1)\n"
+        "for task in range(4):\n    optimizer.param_groups[0]['lr'] = 0.01\n"
+        "    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=1)\n"
         "    for x in data:\n        loss = F.mse_loss(net(x), x[:, :1] + task)\n        optimizer.zero_grad()\n"
         "        loss.backward()\n        optimizer.step()\n    schedule.step()\n"
     ),
