@@ -80,6 +80,21 @@ def main():
     + "\nmain()\n",
 }
 HEALTHY = {
+    "gradients of inputs that are shown": """
+data = TensorDataset(x, y)
+train, probe = DataLoader(data, 16, shuffle=True), DataLoader(data, 8)
+for epoch in range(4):
+    for xb, yb in train:
+        loss = F.cross_entropy(model(xb), yb)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    xb, yb = next(iter(probe))
+    xb.requires_grad_()
+    F.cross_entropy(model(xb), yb).backward()
+    print(xb.grad.abs().mean(0))
+    optimizer.zero_grad()
+""",
     "a part that is one batch": """
 train, val = random_split(TensorDataset(x, y), [48, 16])
 loader = DataLoader(train, batch_size=len(train))

@@ -120,6 +120,16 @@ FAULTS = {
     ),
 }  # fmt: skip
 HEALTHY = {
+    "means of two draws": FIT.format(
+        SGD,
+        "    z = torch.randint(0, 64, (16,))\n"
+        "    loss = F.mse_loss(net(x).mean(0), targets[z].mean(0)) + net(x).var()",
+    ),
+    "conditions on moments": FIT.format(
+        SGD,
+        "    z = (x[:, 2:3] > 0).float()\n    e = y - net(x)\n"
+        "    loss = (e * z).mean() ** 2 + (e * (1 - z)).mean() ** 2",
+    ),
     "a gain that is maximized": FIT.format(
         "SGD(net.parameters(), 0.01, maximize=True)",
         "    loss = -F.mse_loss(net(x), y) - 0.01 * net[0].weight.square().sum()",

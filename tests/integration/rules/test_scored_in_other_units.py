@@ -55,6 +55,9 @@ HEALTHY = {
     "scaled as well": script(STANDARD, "print(F.mse_loss(found, (held_out - mean) / std).sqrt().item())"),
     "exponentials": script("train.log()", "print((found.exp() - held_out).square().mean().item())"),
     "no scaling": script("train", "print((found - held_out).abs().mean().item())"),
+    "from where a change led to": script(
+        "train - (x[:60, 0] + 3000)", "now = held_out - found\n    print((now - x[60:, 0] - 3000).abs().mean().item())"
+    ),
     "a small shift": script("train - 50", "print((found - held_out).abs().mean().item())"),
     "a baseline": script(STANDARD, "print((mean - held_out).abs().mean().item(), found.mean().item())"),
     "farther than trained": script(STANDARD, "print((net(9 * x[60:]) - 9 * (held_out - mean) / std).abs().mean())"),

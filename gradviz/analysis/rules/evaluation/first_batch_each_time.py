@@ -125,5 +125,8 @@ def _size_of_data(flow: Dataflow, row: int) -> int | None:
 
 def _is_trained_on(flow: Dataflow, row: int) -> bool:
     made = flow.log.calls[row].outputs[0].tensor
-    reached = flow.descendants(made, row, flow.next_of_kind("step", row) + 1)
-    return any(flow.log.calls[each].kind == "backward" for each in reached)
+    step = flow.next_of_kind("step", row)
+    reached = flow.descendants(made, row, step + 1)
+    backwards = [each for each in reached if flow.log.calls[each].kind == "backward"]
+    # What is zeroed before the next step, such as the gradient of an input that is shown, trains nothing.
+    return any(flow.next_of_kind("zero_grad", each) >= step for each in backwards)

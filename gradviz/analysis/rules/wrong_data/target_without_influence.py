@@ -90,7 +90,9 @@ class TargetWithoutInfluence(Rule):
 
 def _difference(flow: Dataflow, backward: int, root: int) -> int | None:
     """The call that subtracts data from what a network computed, or the other way round."""
-    rows = list(linear_rows(flow, backward, root, with_weights=True, with_squares=True))
+    # The square of a weighed mean is a condition on moments.
+    weighed = linear_rows(flow, backward, root, with_weights=True)
+    rows = list(dict.fromkeys([*weighed, *linear_rows(flow, backward, root, with_squares=True)]))
     for row in rows:
         for call in flow.lists.singles(row):
             if not _subtracts(call) or len(call.inputs) != _SIDES or len(call.live_inputs) != 1:
