@@ -78,9 +78,9 @@ class OnlyLastCounts(Rule):
                 modules = _modules(flow, rows)
                 if modules is not None or _have_other_targets(flow, rows):
                     told.add(site)
-                    yield self._finding(case, rows, modules)
+                    yield self._finding(case, backward, rows, modules)
 
-    def _finding(self, case: Case, rows: list[int], owner: str | None) -> Finding:
+    def _finding(self, case: Case, backward: int, rows: list[int], owner: str | None) -> Finding:
         flow = case.dataflow
         made = location_of_call(flow, rows[-1])
         got = line_that_gets(case, rows[-1]) if owner is None else _line_in_class(flow, rows[-1], owner)
@@ -94,7 +94,7 @@ class OnlyLastCounts(Rule):
             "into no loss, and trains nothing",
             fix="add each term to those before it: total = total + term, from total = 0 before the loop",
             location=location,
-            symptom_location=made if made != location else None,
+            symptom_location=made if made != location else location_of_call(flow, backward),
             evidence={"terms": len(rows)},
         )
 
