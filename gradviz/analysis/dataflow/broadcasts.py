@@ -14,7 +14,7 @@ from math import prod
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import calls_named, plain_name
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -32,7 +32,7 @@ _LOSSES = frozenset(
     )
 )
 """They combine prediction and target element by element, and broadcast."""
-_COMPARE = frozenset({"eq", "ne", "sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+_COMPARE = DIFFERENCES | {"eq", "ne"}
 """What scores are computed with: they compare each prediction with its own target."""
 _INSERT_AN_AXIS = frozenset({"torch.Tensor.unsqueeze", "torch.unsqueeze", "torch.Tensor.__getitem__"})
 _MAX_FOLLOWED = 200

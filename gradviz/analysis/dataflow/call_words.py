@@ -51,6 +51,8 @@ def short_name(function: str) -> str:
 
 DIFFERENCES = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 """Functions of two tensors that subtract one from the other, by their plain names."""
+ERRORS_OF_VALUES = DIFFERENCES - {"l1_loss"}
+"""Those of them with which the values of states are learned."""
 
 
 @cache

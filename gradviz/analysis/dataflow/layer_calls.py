@@ -16,6 +16,7 @@ OTHERWISE_IN_TRAINING = {
 }
 """The functions of layers that do something else in training than in evaluation, and the words for them."""
 
+DENSE_LAYERS = frozenset({"linear", "conv1d", "conv2d"})
 RECURRENT_CELLS = frozenset({"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})
 RECURRENT_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 """By the plain names of their functions."""

@@ -184,12 +184,10 @@ def _drawn_apart(case: Case, row: int) -> tuple[int, int] | None:
     of_targets = _drawn_rows(flow, flow.ancestors(target, row, since))
     if not of_inputs or not of_targets or of_inputs.keys() & of_targets.keys():
         return None
-    drawn = {
-        _count(flow, flow.log.calls[each].outputs[0].tensor) for each in (*of_inputs.values(), *of_targets.values())
-    }
-    if drawn != {_count(flow, prediction)}:
+    taken = [flow.log.calls[row] for row in (*of_inputs.values(), *of_targets.values())]
+    if {_count(flow, call.outputs[0].tensor) for call in taken} != {_count(flow, prediction)}:
         return None  # Means over the samples belong to no sample.
-    lengths = {_samples_of(flow, each) for each in (*of_inputs.values(), *of_targets.values())}
+    lengths = {_count(flow, call.inputs[0].tensor) for call in taken}
     is_one_bound = {bound_of(flow, draw) for draw in of_inputs.keys() | of_targets.keys()} == lengths
     return (max(of_inputs.values()), max(of_targets.values())) if len(lengths) == 1 and is_one_bound else None
 
@@ -208,10 +206,6 @@ def _drawn_rows(flow: Dataflow, rows: tuple[int, ...]) -> dict[int, int]:
 
 def _count(flow: Dataflow, tensor: int) -> int | None:
     return next(iter(shape_of(flow, tensor)), None)
-
-
-def _samples_of(flow: Dataflow, row: int) -> int | None:
-    return _count(flow, flow.log.calls[row].inputs[0].tensor)
 
 
 _BOTH = 2

@@ -163,20 +163,10 @@ def _undone(
     if layer is None or given is None or layer_behind(flow, target.tensor, row) == layer:
         return
     for each in scalings[layer]:
-        if _is_way_back(flow, row, prediction, each):
-            continue
         margin = _MARGIN * (each.before[1] - each.before[0])
         is_of_before = each.before[0] - margin <= given[0] and given[1] <= each.before[1] + margin
         if is_of_before and _is_far(given, each.after) and _has_same_origin(flow, target, row, each):
             yield each
-
-
-def _is_way_back(flow: Dataflow, row: int, prediction: TensorUse, scaling: _Scaling) -> bool:
-    """Whether a predicted change is taken from where it led to: what is left is where it began."""
-    made, call = flow.log.calls[scaling.row], flow.log.calls[row]
-    is_change = plain_name(made.function) == "sub" and len(made.inputs) == _BOTH
-    is_of_samples = is_change and len({shape_of(flow, use.tensor) for use in made.inputs}) == 1
-    return is_of_samples and plain_name(call.function) == "sub" and call.inputs[1].tensor == prediction.tensor
 
 
 def _has_same_origin(flow: Dataflow, target: TensorUse, row: int, scaling: _Scaling) -> bool:

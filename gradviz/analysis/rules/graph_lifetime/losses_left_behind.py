@@ -12,6 +12,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 
@@ -132,16 +133,5 @@ def _left_behind(flow: Dataflow, rows: list[int], since: int, made: int, until: 
     left = rows[bisect_left(rows, since) : bisect_left(rows, made)]
     if not left or bisect_left(rows, until) > bisect_left(rows, made):
         return 0
-    return len(left) if _graph_above(flow, left[-1], since).isdisjoint(_graph_above(flow, made, since)) else 0
-
-
-def _graph_above(flow: Dataflow, loss: int, since: int) -> set[int]:
-    """The calls of the graph of a loss. Running statistics, which go from batch to batch, are in no graph."""
-    waiting, found = [loss], {loss}
-    while waiting:
-        row = waiting.pop()
-        above = (flow.newest_producer(use.tensor, row) for use in flow.log.calls[row].inputs if use.has_grad_fn)
-        new = {each for each in above if each is not None and each >= since} - found
-        found |= new
-        waiting += new
-    return found
+    last, taken = (ReachedCalls(flow, (flow.log.calls[row].outputs[0].tensor,), row + 1) for row in (left[-1], made))
+    return len(left) if set(last.after(since)).isdisjoint(taken.after(since)) else 0

@@ -64,32 +64,41 @@ class DecayOutweighs(Rule):
             group = _group_of_strong_decay(optimizer)
             if group is None or optimizer.steps < _MIN_STEPS:
                 continue
-            decay, share = optimizer.weight_decays[group], _share(optimizer, group)
-            made = call_that_made_optimizer(flow, number)
-            is_added = optimizer.class_name in _ADD_TO_GRADIENT
-            usual = _USUAL_DECOUPLED if optimizer.class_name == "AdamW" else _USUAL_ADDED
-            yield self.finding(
-                f"weight_decay={decay:g} of {optimizer_words(optimizer)} "
-                + (
-                    f"adds {decay:g} times each weight to its gradient, before {optimizer.class_name} divides by the "
-                    "gradient's size"
-                    if is_added
-                    else f"takes {share:.2g} of each weight away at every step: alone it halves them in "
-                    f"{log(2) / share:.0f} steps"
-                ),
-                severity="note" if _is_of_one_matrix(flow, optimizer.groups[group]) else self.severity,
-                symptom="grad_wrong",
-                why="what is added outweighs the gradient of the loss: weights go to zero whatever the loss says"
-                if is_added
-                else "the weights go to zero faster than the loss can make them grow",
-                fix="write torch.optim.AdamW, which decays apart from the gradient; or a smaller number, as "
-                f"weight_decay={usual:g}"
-                if is_added
-                else f"lower it: weight_decay={usual:g} is usual",
-                location=None if made is None else location_of_call(flow, made),
-                tensors=names_of(flow, sorted(optimizer.groups[group])),
-                evidence={"steps": optimizer.steps},
+            yield self._finding(case, number, group)
+
+    def _finding(self, case: Case, number: int, group: int) -> Finding:
+        flow = case.dataflow
+        optimizer, made = flow.log.optimizers[number], call_that_made_optimizer(flow, number)
+        decay = f"weight_decay={optimizer.weight_decays[group]:g} of {optimizer_words(optimizer)}"
+        if optimizer.class_name in _ADD_TO_GRADIENT:
+            message = (
+                f"{decay} adds {optimizer.weight_decays[group]:g} times each weight to its gradient, before "
+                f"{optimizer.class_name} divides by the gradient's size"
             )
+            why = "what is added outweighs the gradient of the loss: weights go to zero whatever the loss says"
+            fix = (
+                "write torch.optim.AdamW, which decays apart from the gradient; or a smaller number, as "
+                f"weight_decay={_USUAL_ADDED:g}"
+            )
+        else:
+            share = _share(optimizer, group)
+            message = (
+                f"{decay} takes {share:.2g} of each weight away at every step: alone it halves them in "
+                f"{log(2) / share:.0f} steps"
+            )
+            why = "the weights go to zero faster than the loss can make them grow"
+            usual = _USUAL_DECOUPLED if optimizer.class_name == "AdamW" else _USUAL_ADDED
+            fix = f"lower it: weight_decay={usual:g} is usual"
+        return self.finding(
+            message,
+            severity="note" if _is_of_one_matrix(flow, optimizer.groups[group]) else self.severity,
+            symptom="grad_wrong",
+            why=why,
+            fix=fix,
+            location=None if made is None else location_of_call(flow, made),
+            tensors=names_of(flow, sorted(optimizer.groups[group])),
+            evidence={"steps": optimizer.steps},
+        )
 
 
 _MIN_STEPS = 10

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
-from gradviz.analysis.rules.penalties.penalty_without_abs import is_matrix_of_layer, squared_number
+from gradviz.analysis.rules.bases.parameters.measured_weights import is_matrix_of_layer, squared_number
 
 
 class PenaltySubtracted(Rule):

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.differences_of_neighbours import differences_of_neighbours
-from gradviz.analysis.rules.bases.losses.linear_terms import is_square_of_number
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
+from gradviz.analysis.rules.bases.parameters.measured_weights import is_matrix_of_layer, squared_number
 
 
 class PenaltyWithoutAbs(Rule):
@@ -108,7 +107,6 @@ _FITS = frozenset({
     "binary_cross_entropy_with_logits", "kl_div", "pow", "square", "abs",
 })  # fmt: skip
 _ADDS_UP = frozenset({"sum", "mean", "view", "reshape", "flatten", "cat", "stack"})
-_LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm"})
 _NAMES_OF_VARIATIONS = re.compile(r"(?<![a-z])tv|variation|smooth", re.I)
 _BOTH = 2
 
@@ -135,25 +133,10 @@ def _sums_of_weights(case: Case, terms: list[Term]) -> _Plain | None:
     return _Plain(min(row for row, _ in found), tuple(sorted({each for _, each in found})), is_squared)
 
 
-def squared_number(flow: Dataflow, row: int) -> int:
-    """If a call squares a single number: the call that made it, else itself."""
-    call = flow.log.calls[row]
-    made = flow.newest_producer(call.inputs[0].tensor, row) if is_square_of_number(flow, call) else None
-    return row if made is None else made
-
-
 def _is_of_constraint(flow: Dataflow, term: Term) -> bool:
     """Whether the sum should have some value, which is subtracted from it: ``multiplier * (weights.sum() - 1)``."""
     calls = [flow.log.calls[row] for row in term.path]
     return any(plain_name(call.function) == "sub" and len(call.live_inputs) == 1 for call in calls)
-
-
-def is_matrix_of_layer(flow: Dataflow, tensor: int, row: int) -> bool:
-    """Whether a layer computes with a leaf of two axes or more, in the step of a call."""
-    if len(shape_of(flow, tensor)) < _BOTH:
-        return False
-    users = (flow.log.calls[user] for user in flow.users(tensor, flow.step_before(row)))
-    return any(plain_name(call.function) in _LAYERS and call.inputs[0].tensor != tensor for call in users)
 
 
 def _has_both_signs(flow: Dataflow, tensor: int, row: int) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import ERRORS_OF_VALUES, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import DENSE_LAYERS
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
@@ -65,7 +66,7 @@ class BestInsteadOfTaken(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for rows in calls_in_training(flow, _ERRORS):
+        for rows in calls_in_training(flow, ERRORS_OF_VALUES):
             found = [_best_of_states(flow, row) for row in rows[-_EXAMINED:]]
             if found[-1] is not None and all(each is not None for each in found):
                 yield self._finding(flow, rows[-1], found[-1])
@@ -84,10 +85,8 @@ class BestInsteadOfTaken(Rule):
         )
 
 
-_ERRORS = frozenset({"sub", "mse_loss", "smooth_l1_loss", "huber_loss"})
 _LARGEST = frozenset({"max", "amax"})
 _CHOSEN = _LARGEST | {"gather", "take_along_dim"}
-_LAYERS = frozenset({"linear", "conv2d", "conv1d"})
 _EXAMINED = 4
 _BOTH = 2
 _MOST_ABOVE = 60
@@ -121,4 +120,4 @@ def _is_largest_of_actions(flow: Dataflow, call: Call) -> bool:
 
 def _is_of_network(flow: Dataflow, use: TensorUse, row: int) -> bool:
     above = flow.ancestors(use.tensor, row, since=flow.step_before(row))[-_MOST_ABOVE:]
-    return any(plain_name(flow.log.calls[each].function) in _LAYERS for each in above)
+    return any(plain_name(flow.log.calls[each].function) in DENSE_LAYERS for each in above)

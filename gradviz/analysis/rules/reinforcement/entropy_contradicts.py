@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
@@ -131,7 +131,6 @@ class _Sum(Struct, frozen=True):
     """The calls from the sum down to the log-probability."""
 
 
-_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
 _BOTH = 2
 _MAX_NEAR = 300
 
@@ -140,7 +139,7 @@ def _targets(case: Case) -> Iterator[_Sum]:
     """Those that are the target of an error, one for each line."""
     flow = case.dataflow
     last: dict[int | None, int] = {}
-    for row, call in calls_named(flow, _ERRORS):
+    for row, call in calls_named(flow, DIFFERENCES):
         is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
         if is_error and flow.has_step_after(row):
             last[call.call_site] = row

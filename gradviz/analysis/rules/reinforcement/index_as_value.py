@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -61,7 +61,7 @@ class IndexAsValue(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in calls_named(flow, _ERRORS):
+        for row, call in calls_named(flow, DIFFERENCES):
             is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             if not is_error or not flow.has_step_after(row):
                 continue
@@ -96,7 +96,6 @@ def _edited(case: Case, taken: int) -> int:
 
 
 _TAKES_BOTH = re.compile(r"\s*\(?(?!_\b)[\w.]+\s*,\s*[\w.]+\)?\s*=(?!=)")
-_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
 _OF_NETWORKS = frozenset({"linear", "conv2d", "conv1d", "embedding", "matmul", "addmm"})
 _OF_SEVERAL = frozenset({"add", "sub", "mul", "addcmul", "where", "lerp"})
 _THROUGH = frozenset({*_OF_SEVERAL, "neg", "detach", "div", "type_as", "clone", *SHAPE_ONLY})

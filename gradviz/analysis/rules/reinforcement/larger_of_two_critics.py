@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import ERRORS_OF_VALUES, at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import DENSE_LAYERS
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
@@ -62,7 +63,7 @@ class LargerOfTwoCritics(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for rows in calls_in_training(flow, _ERRORS):
+        for rows in calls_in_training(flow, ERRORS_OF_VALUES):
             found = [_larger(flow, row) for row in rows[-_EXAMINED:]]
             if found[-1] is None or not all(each is not None for each in found):
                 continue
@@ -83,10 +84,8 @@ class LargerOfTwoCritics(Rule):
         )
 
 
-_ERRORS = frozenset({"sub", "mse_loss", "smooth_l1_loss", "huber_loss"})
 _LARGER = frozenset({"max", "maximum"})
 _SMALLER = frozenset({"min", "minimum"})
-_LAYERS = frozenset({"linear", "conv2d", "conv1d"})
 _PASSED = frozenset({"mul", "add", "sub", "addcmul", "masked_fill", "where"})
 _BOTH = 2
 _EXAMINED = 4
@@ -124,7 +123,7 @@ def _predictions_towards(flow: Dataflow, target: int, row: int) -> set[int]:
         seen += 1
         for user in flow.users(*waiting.pop()):
             call = flow.log.calls[user]
-            if plain_name(call.function) in _ERRORS and len(call.live_inputs) == 1:
+            if plain_name(call.function) in ERRORS_OF_VALUES and len(call.live_inputs) == 1:
                 found.add(call.live_inputs[0].tensor)
             elif call.outputs and not call.live_inputs:
                 waiting.append((call.outputs[0].tensor, user))
@@ -155,7 +154,9 @@ def _is_of_two_networks(flow: Dataflow, row: int, call: Call) -> bool:
 def _layers_above(flow: Dataflow, tensor: int, row: int) -> set[int]:
     """The weights of the layers that made a tensor in this step."""
     above = (flow.log.calls[each] for each in flow.ancestors(tensor, row, since=flow.step_before(row)))
-    return {call.inputs[1].tensor for call in above if plain_name(call.function) in _LAYERS and len(call.inputs) > 1}
+    return {
+        call.inputs[1].tensor for call in above if plain_name(call.function) in DENSE_LAYERS and len(call.inputs) > 1
+    }
 
 
 def _takes_smaller(flow: Dataflow) -> bool:

@@ -8,8 +8,17 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, callers, calls_named, class_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import (
+    ERRORS_OF_VALUES,
+    at_line,
+    callers,
+    calls_named,
+    class_of,
+    location_of_call,
+    plain_name,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import DENSE_LAYERS
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
@@ -77,7 +86,7 @@ class NextStateIsState(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, int, int]]] = defaultdict(list)
-        for row, call in calls_named(flow, _ERRORS):
+        for row, call in calls_named(flow, ERRORS_OF_VALUES):
             is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             pair = _states(flow, row) if is_error and flow.has_step_after(row) else None
             if pair is not None:
@@ -127,8 +136,6 @@ def _fills(call: Call) -> bool:
 _BOTH = 2
 _MIN_STEPS = 3
 _MIN_NUMBERS = 8
-_ERRORS = frozenset({"sub", "mse_loss", "smooth_l1_loss", "huber_loss"})
-_LAYERS = frozenset({"linear", "conv2d", "conv1d"})
 _MOST_ABOVE = 60
 
 
@@ -149,7 +156,7 @@ def _states(flow: Dataflow, row: int) -> tuple[int, int] | None:
 def _given(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The data that the first layer of a network got, if one network alone made a tensor."""
     above = flow.ancestors(tensor, row, since=flow.step_before(row))[-_MOST_ABOVE:]
-    first = next((each for each in above if plain_name(flow.log.calls[each].function) in _LAYERS), None)
+    first = next((each for each in above if plain_name(flow.log.calls[each].function) in DENSE_LAYERS), None)
     given = None if first is None else flow.log.calls[first].inputs[0]
     return None if given is None or given.requires_grad else given.tensor
 

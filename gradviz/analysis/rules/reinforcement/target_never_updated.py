@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import (
+    DIFFERENCES,
     callers,
     calls_named,
     line_outside_classes,
@@ -79,7 +80,7 @@ class TargetNeverUpdated(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         last: dict[int | None, int] = {}
-        for row, call in calls_named(flow, _ERRORS):
+        for row, call in calls_named(flow, DIFFERENCES):
             is_error = len(call.inputs) == _BOTH and len(call.live_inputs) == 1
             if is_error and flow.has_step_after(row):
                 last[call.call_site] = row
@@ -128,7 +129,6 @@ class TargetNeverUpdated(Rule):
         )
 
 
-_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
 _THROUGH = frozenset({
     "add", "sub", "mul", "neg", "detach", "div", "max", "min", "amax", "amin", "minimum", "gather", "mean", "sum",
     "stack", "cat", "logsumexp", "where", "masked_fill", "clamp", "maximum", "softmax", *SHAPE_ONLY,

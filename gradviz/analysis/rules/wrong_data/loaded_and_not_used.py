@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.places_of_data import ENDS, WEIGHTS, Place, is_telling, place_of
 from gradviz.analysis.rules.bases.unread_names import unread_name, unread_names
+from gradviz.graph.model import CallSite
 
 
 class LoadedAndNotUsed(Rule):
@@ -89,8 +90,7 @@ class LoadedAndNotUsed(Rule):
     def _finding(self, case: Case, name: str, bound: Location | None, found: Place) -> Finding:
         location = location_of_call(case.dataflow, found.row)
         return self.finding(
-            f"each batch brings {name}, which differs from sample to sample, and nothing reads it: "
-            f"{found.what}{at_line(location)}",
+            f"each batch brings {name}, which differs from sample to sample, and nothing reads it: {found.what} here",
             symptom="grad_wrong",
             why=found.why,
             fix=found.fix,
@@ -140,14 +140,9 @@ def _name_in_source(case: Case, tensor: int) -> str | None:
     values, backward = flow.values(tensor, len(flow.log.calls)), case.histories.backward_after(first)
     if values is None or (values.minimum, values.maximum) != (0, 1) or backward is None:
         return None
-    seen = set[tuple[str, str]]()
-    for row in range(first, backward):
-        for line in callers(flow, row):
-            if (line.file, line.function) not in seen:
-                seen.add((line.file, line.function))
-                names = unread_names(case.capture.sources.get(line.file, {}), line.line, ENDS)
-                if names:
-                    return names[0]
+    for line in _one_line_of_each_function(flow, range(first, backward)):
+        for name in unread_names(case.capture.sources.get(line.file, {}), line.line, ENDS):
+            return name
     return None
 
 
@@ -214,13 +209,18 @@ def _first_seen(flow: Dataflow, tensor: int) -> int:
 def _unpacked_at(case: Case, name: str, backward: int) -> Location | None:
     """The line that unpacks a batch into a name that its function never reads."""
     flow = case.dataflow
-    seen = set[tuple[str, str]]()
-    for row in (backward, *range(flow.step_before(backward) + 1, backward)):
-        for line in callers(flow, row):
-            if (line.file, line.function) in seen:
-                continue
-            seen.add((line.file, line.function))
-            number = unread_name(case.capture.sources.get(line.file, {}), line.line, name)
-            if number is not None:
-                return Location(line.file, number)
+    for line in _one_line_of_each_function(flow, (backward, *range(flow.step_before(backward) + 1, backward))):
+        number = unread_name(case.capture.sources.get(line.file, {}), line.line, name)
+        if number is not None:
+            return Location(line.file, number)
     return None
+
+
+def _one_line_of_each_function(flow: Dataflow, rows: Iterable[int]) -> Iterator[CallSite]:
+    """Of each function of the program that made one of these calls, the first line of it that did."""
+    seen = set[tuple[str, str]]()
+    for row in rows:
+        for line in callers(flow, row):
+            if (line.file, line.function) not in seen:
+                seen.add((line.file, line.function))
+                yield line

@@ -231,7 +231,7 @@ def _statement(case: Case, location: Location, row: int) -> ast.Call | None:
 
 
 def _is_of_layer(flow: Dataflow, row: int) -> bool:
-    """Whether a layer without parameters made a call, and made no other one."""
+    """Whether a layer without parameters made a call."""
     call, scopes = flow.log.calls[row], flow.log.scopes
     return call.scope is not None and scopes[call.scope].class_name in _LAYERS
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, last_line, tree_of
 from gradviz.graph.model import ModuleScope
 
 
@@ -37,12 +37,11 @@ def is_output_left(case: Case, group: UnusedParameters) -> bool:
 def _is_returned(case: Case, row: int) -> bool:
     """Whether a call stands in a ``return``."""
     location = location_of_call(case.dataflow, row)
-    lines = {} if location is None else case.capture.sources.get(location.file, {})
-    return any(
-        isinstance(node, ast.Return) and node.lineno <= location.line <= (node.end_lineno or node.lineno)
-        for node in (tree_of(lines).nodes if location is not None and lines else ())
-        if location is not None
-    )
+    lines = None if location is None else case.capture.sources.get(location.file)
+    if location is None or not lines:
+        return False
+    returns = (node for node in tree_of(lines).nodes if isinstance(node, ast.Return))
+    return any(node.lineno <= location.line <= last_line(node) for node in returns)
 
 
 def _own_modules(case: Case, scope: int | None) -> Iterator[ModuleScope]:
@@ -80,17 +79,17 @@ def _has_chosen_sibling(case: Case, number: int) -> bool:
 
 def _is_chosen_there(case: Case, row: int, container: str) -> bool:
     location = location_of_call(case.dataflow, row)
-    lines = {} if location is None else case.capture.sources.get(location.file, {})
-    return any(
-        isinstance(choice.value, ast.Attribute) and choice.value.attr == container
-        for choice in (_choices(tree_of(lines), location.line) if location is not None and lines else ())
-    )
+    lines = None if location is None else case.capture.sources.get(location.file)
+    if location is None or not lines:
+        return False
+    owners = (choice.value for choice in _choices(tree_of(lines), location.line))
+    return any(isinstance(owner, ast.Attribute) and owner.attr == container for owner in owners)
 
 
 def _choices(tree: SourceTree, line: int) -> Iterator[ast.Subscript]:
     """Elements that the code at a line takes by arguments of its function."""
     for node in tree.nodes:
-        if isinstance(node, ast.Subscript) and node.lineno <= line <= (node.end_lineno or node.lineno):
+        if isinstance(node, ast.Subscript) and node.lineno <= line <= last_line(node):
             read = [each for each in ast.walk(node.slice) if isinstance(each, ast.Name)]
             scope = tree.scope(node)
             given = {each.arg for each in ast.walk(getattr(scope, "args", scope)) if isinstance(each, ast.arg)}

@@ -7,7 +7,7 @@ from math import prod
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
-from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS, RECURRENT_LAYERS
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
 from gradviz.graph.call_log import Call
@@ -87,7 +87,7 @@ def line_that_chose(case: Case, lookup: int) -> Location | None:
 
 _POSITIONS = 2
 _PICKS = frozenset({"getitem", "select", "unbind", "narrow", "chunk", "split"})
-_ONE_BY_ONE = RECURRENT_LAYERS | {"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"}
+_ONE_BY_ONE = RECURRENT_LAYERS | RECURRENT_CELLS
 
 
 def lookup_of_earlier_target(case: Case, row: int) -> int | None:
