@@ -38,7 +38,7 @@ def changes_nobody_uses(histories: ParameterHistories, events: Events, text_of: 
     """Changes after the last use of a gradient and before it is cleared, and of gradients that are still zero."""
     lines: dict[Location | None, list[tuple[int, int, int | None]]] = defaultdict(list)
     useful: set[Location | None] = set()
-    for row, leaf in _changes(histories.flow):
+    for row, leaf in changes_of_gradients(histories.flow):
         before, following = around(events.get(leaf, []), row)
         location = location_of_call(histories.flow, row)
         if following != "step" and before is not None and before[1] == "step":
@@ -70,7 +70,7 @@ def clips_without_parameters(
 
 def clips_gradients_at(histories: ParameterHistories, location: Location | None) -> bool:
     """Whether a line changed any gradient at any time."""
-    return any(location_of_call(histories.flow, row) == location for row, _ in _changes(histories.flow))
+    return any(location_of_call(histories.flow, row) == location for row, _ in changes_of_gradients(histories.flow))
 
 
 def _has_gradients(events: Events, row: int) -> bool:
@@ -82,7 +82,7 @@ def _has_gradients(events: Events, row: int) -> bool:
 def clips_of_sums(histories: ParameterHistories, events: Events) -> Iterator[MisplacedChange]:
     """Clipping between two backward calls, without a step or a clearing between them: of a sum that grows."""
     lines: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
-    for row, leaf in _changes(histories.flow):
+    for row, leaf in changes_of_gradients(histories.flow):
         before, following = around(events.get(leaf, []), row)
         is_between = following == "backward" and before is not None and before[1] == "backward"
         if is_between and is_clipping(histories.flow, row):
@@ -102,7 +102,7 @@ def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedC
     flow = histories.flow
     unscaling = _unscaling_calls(histories)
     found: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
-    for row, leaf in _changes(flow) if unscaling else ():
+    for row, leaf in changes_of_gradients(flow) if unscaling else ():
         if _factor(flow.log.calls[row]) is not None:
             continue  # what unscales, or another scale: no clipping
         backward = histories.backward_calls[bisect_left(histories.backward_calls, row) - 1]
@@ -128,7 +128,7 @@ def steps_with_scaled(histories: ParameterHistories, least: int) -> Iterator[Mis
         step = next((each for each in histories.steps if each > backward), None)
         if step is None or unscaling.get(backward, step) < step or not _is_scaled(histories, backward):
             continue
-        between = [row for row, _ in _changes(flow) if backward < row < step]
+        between = [row for row, _ in changes_of_gradients(flow) if backward < row < step]
         if all(is_clipping(flow, row) for row in between) and not any(
             "amp_" in call.function for call in calls[backward:step]
         ):
@@ -165,7 +165,7 @@ def _first_use_like(flow: Dataflow, tensor: int) -> int:
     return next(users, 0)
 
 
-def _changes(flow: Dataflow) -> Iterator[tuple[int, int]]:
+def changes_of_gradients(flow: Dataflow) -> Iterator[tuple[int, int]]:
     """Calls of the program that multiply or clamp a gradient in place, with its leaf."""
     for row, call in enumerate(flow.log.calls):
         if call.inside is None and call.kind == "operation" and can_clip(call):
@@ -233,7 +233,7 @@ def _unscaling_calls(histories: ParameterHistories) -> dict[int, int]:
 
 def _divisions_by_numbers(flow: Dataflow) -> list[tuple[int, float]]:
     """Calls that divide a gradient by a Python number greater than 1, in place, with that number."""
-    changes = dict.fromkeys(row for row, _ in _changes(flow))
+    changes = dict.fromkeys(row for row, _ in changes_of_gradients(flow))
     numbers = ((row, _factor(flow.log.calls[row])) for row in changes)
     return [(row, 1 / factor) for row, factor in numbers if factor is not None and 0 < factor < 1]
 

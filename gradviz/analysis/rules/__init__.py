@@ -244,6 +244,7 @@ from gradviz.analysis.rules.settings.betas_swapped import BetasSwapped
 from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
 from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
 from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsOfLastBatch
+from gradviz.analysis.rules.settings.steps_too_small import StepsTooSmall
 from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
@@ -300,6 +301,7 @@ from gradviz.analysis.rules.wrong_gradients.unscaled_loss import UnscaledLoss
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTheBound
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
+from gradviz.analysis.rules.zero_gradients.clipped_to_nothing import ClippedToNothing
 from gradviz.analysis.rules.zero_gradients.compared_with_itself import ComparedWithItself
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
@@ -622,6 +624,8 @@ RULES: tuple[type[Rule], ...] = (
     DecayOutweighs,
     ScheduleMadeAnew,
     LossesLeftBehind,
+    ClippedToNothing,
+    StepsTooSmall,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

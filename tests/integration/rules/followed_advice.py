@@ -1488,5 +1488,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV792": (("answers[train], targets[train]", (("(answers, y)", "(answers[train], y[train])"),)),),
     "GV799": (),
     "GV901": (),
+    "GV895": (
+        ("raise the bound", (("parameters(), 0.0)", "parameters(), 1.0)"),)),
+        ("leave the clipping out", (("    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.0)\n", ""),)),
+    ),
+    "GV896": (("lr=0.01", (("lr=1e-8", "lr=0.01"),)),),
 }
 """By code of the rule. Two advise another command of gradviz only."""

@@ -64,7 +64,7 @@ class StepWithoutEffect(Rule):
     code = "GV710"
     name = "step_without_effect"
     severity = "warning"
-    yields_to = ("gradient_always_zero",)
+    yields_to = ("gradient_always_zero", "clipped_to_nothing")
     is_last_resort = True
 
     def check(self, case: Case) -> Iterator[Finding]:

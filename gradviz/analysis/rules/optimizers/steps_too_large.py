@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from statistics import median
-from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -14,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.parameters.courses import LossCourse, loss_course
 
 
 class StepsTooLarge(Rule):
@@ -71,7 +70,7 @@ class StepsTooLarge(Rule):
                 sizes = {each: size for each in tensors if (size := _first_size(histories, each, steps[0])) is not None}
                 if rate is None or not sizes or rate < _MIN_SHARE * median(sizes.values()):
                     continue
-                losses = _losses(histories, sizes.keys())
+                losses = loss_course(histories, sizes.keys())
                 if losses is None:
                     continue
                 # Where a step is as large as most weights, a leap of the loss says enough: it may come down again.
@@ -79,7 +78,7 @@ class StepsTooLarge(Rule):
                 if leaps or losses.last >= _NO_LOWER * losses.first:
                     yield self._finding(case, number, rate, sizes, losses)
 
-    def _finding(self, case: Case, number: int, rate: float, sizes: dict[int, float], losses: _Losses) -> Finding:
+    def _finding(self, case: Case, number: int, rate: float, sizes: dict[int, float], losses: LossCourse) -> Finding:
         histories = case.histories
         made = next((location_of_call(case.dataflow, row) for row in histories.given_at(number)), None)
         name = optimizer_words(histories.log.optimizers[number])
@@ -98,13 +97,6 @@ class StepsTooLarge(Rule):
         )
 
 
-class _Losses(NamedTuple):
-    first: float
-    last: float
-    """The median of the last quarter."""
-    highest: float
-
-
 _OWN_SCALE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion", "SparseAdam"})
 _MIN_STEPS = 10
 _MIN_SHARE = 0.5
@@ -121,18 +113,3 @@ def _first_size(histories: ParameterHistories, number: int, step: int) -> float 
         return None
     size = max(abs(values.minimum), abs(values.maximum))
     return size if size > 0 and values.count >= _MIN_ELEMENTS else None
-
-
-def _losses(histories: ParameterHistories, parameters: Set[int]) -> _Losses | None:
-    """The losses that reach any of these parameters, of the line with most of them."""
-    by_line: dict[int | None, list[float]] = defaultdict(list)
-    for backward, root in histories.flow.roots():
-        values = histories.flow.values(root, backward)
-        if values is None or values.count != 1 or values.minimum is None:
-            continue
-        if not parameters.isdisjoint(histories.reached_by.get(backward, ())):
-            by_line[histories.log.calls[backward].call_site].append(values.minimum)
-    losses = max(by_line.values(), key=len, default=[])
-    if len(losses) < _MIN_STEPS:
-        return None
-    return _Losses(losses[0], median(losses[-len(losses) // 4 :]), max(losses))
