@@ -108,6 +108,19 @@ for step in range(4):
     x = torch.randn(8, 3)
     loss = (torch.func.vmap(one, in_dims=(0, None))(params, x) - x.sum(1, keepdim=True)).square().mean()"""
     + TRAIN,
+    "a copy for each task, adapted by weights that are functions of it": """
+net = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(4):
+    optimizer.zero_grad()
+    x, w = torch.randn(8, 3), torch.randn(3, 1)
+    fast = dict(copy.deepcopy(net).named_parameters())  # HERE
+    loss = (torch.func.functional_call(net, fast, (x,)) - x @ w).square().mean()
+    moves = torch.autograd.grad(loss, list(fast.values()), create_graph=True)
+    fast = {name: p - 0.1 * move for (name, p), move in zip(fast.items(), moves)}
+    (torch.func.functional_call(net, fast, (x,)) - x @ w).square().mean().backward()
+    optimizer.step()
+""",
 }  # fmt: skip
 
 HEALTHY = {

@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
-from gradviz.analysis.parameters.copied_parameters import compared_copies, is_anchor
+from gradviz.analysis.parameters.copied_parameters import compared_copies, is_anchor, original_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines.lines_to_move import by_line, line_to_move, location_to_move
@@ -85,7 +85,16 @@ class StaleOptimizerParams(Rule):
             yield self._replaced(histories, rows, new, forgotten, made[0])
         targets = compared_copies(histories)
         remade = set(case.missing_gradients.remade.values())
-        late = [n for n in late if n not in targets and n not in remade and not is_anchor(histories, n)]
+        # A copy for each step is made to be thrown away; that its original never trains is told by itself.
+        told = frozenset(number for found in case.copies_used if found.is_new for number in found.copies)
+        late = [
+            n
+            for n in late
+            if n not in targets
+            and n not in remade
+            and not is_anchor(histories, n)
+            and original_of(histories, n, told) is None
+        ]
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
