@@ -95,6 +95,9 @@ from gradviz.analysis.rules.likelihoods.uniform_noise import UniformNoise
 from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReversed
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
+from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
+from gradviz.analysis.rules.loops.loader_never_read import LoaderNeverRead
+from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
@@ -626,6 +629,9 @@ RULES: tuple[type[Rule], ...] = (
     LossesLeftBehind,
     ClippedToNothing,
     StepsTooSmall,
+    LeftAtOnce,
+    LoaderNeverRead,
+    RateInVariable,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

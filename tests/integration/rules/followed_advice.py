@@ -1493,5 +1493,20 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("leave the clipping out", (("    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.0)\n", ""),)),
     ),
     "GV896": (("lr=0.01", (("lr=1e-8", "lr=0.01"),)),),
+    "GV897": (("unindent it", (("    return total", "return total"),)),),
+    "GV898": (("read held_out where the model is scored", (("for batch in loader)", "for batch in held_out)"),)),),
+    "GV899": (
+        (
+            "for group in optimizer.param_groups",
+            (("    rate *= 0.5", "    rate *= 0.5\n    for group in optimizer.param_groups: group['lr'] = rate"),),
+        ),
+        (
+            "a schedule of torch.optim.lr_scheduler",
+            (
+                ("for epoch", "schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)\nfor epoch"),
+                ("    rate *= 0.5", "    schedule.step()"),
+            ),
+        ),
+    ),
 }
 """By code of the rule. Two advise another command of gradviz only."""

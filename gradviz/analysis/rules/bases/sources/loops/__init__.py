@@ -1,0 +1,1 @@
+"""What the source of a loop says that no call shows."""

@@ -1,0 +1,125 @@
+"""Loops that end at their first batch, loaders that nothing reads, learning rates that only a variable has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+
+DATA = (
+    HEAD + "from torch.utils.data import DataLoader, TensorDataset, random_split\n"
+    "x = torch.randn(80, 4)\ny = (x.sum(1) > 0).long()\n"
+    "fit_on, held_out = random_split(TensorDataset(x, y), [64, 16])\n"
+    "loader = DataLoader(fit_on, batch_size=16, shuffle=True)\nother = DataLoader(held_out, batch_size=8)\n"
+    "net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))\n"
+    "{}optimizer = torch.optim.SGD(net.parameters(), lr={})\n"
+)
+TRAIN = """
+def train(batches):
+    total = 0.0
+    for x, y in batches:{}
+        loss = F.cross_entropy(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+{}
+"""
+SCORE = """
+@torch.no_grad()
+def score(batches):
+    right = seen = 0
+    for x, y in batches:
+        right += (net(x).argmax(1) == y).sum().item()
+        seen += len(y)
+{}
+"""
+FIT = TRAIN.format("", "    return total / len(batches)")
+RATE = SCORE.format("    return right / seen")
+GO = "for epoch in range(3):\n    print(train({}), score({}))\n"
+SHORT = "for epoch in range(3):\n    for x, y in loader:\n        loss = F.cross_entropy(net(x), y)\n" + (
+    "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n{}"
+)
+OWN_CLASS = """
+class Trainer:
+    def __init__(self, net, rate):
+        self.net, self.rate = net, rate
+        self.optimizer = torch.optim.Adam(net.parameters(), lr=self.rate)
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+            if epoch % 2:
+                self.rate = self.rate / 10{}
+                print(f"now {{self.rate}}")
+Trainer(net, 0.01).fit(4)
+print(sum((net(x).argmax(1) == y).sum() for x, y in other))
+"""
+PLAIN = DATA.format("", "0.1")
+FAULTS = {
+    "a return inside the loop": (
+        "left_at_once",
+        PLAIN + TRAIN.format("", "        return total / len(batches)  # HERE") + RATE + GO.format("loader", "other"),
+    ),
+    "a return inside the loop that scores": (
+        "left_at_once",
+        PLAIN + FIT + SCORE.format("        return right / seen  # HERE") + GO.format("loader", "other"),
+    ),
+    "a break that was left": (
+        "left_at_once", PLAIN + RATE + SHORT.format("        break  # HERE\n    print(score(other))\n"),
+    ),
+    "scored on what it is trained with": (
+        "loader_never_read",
+        PLAIN + FIT + RATE + "for epoch in range(3):\n    train(loader)\n    print(score(loader))  # HERE\n",
+    ),
+    "trained on what it is scored with": (
+        "loader_never_read",
+        PLAIN + RATE + SHORT.replace("in loader:", "in other:  # HERE").format("    print(score(other))\n"),
+    ),
+    "a variable that decays": (
+        "rate_in_variable",
+        DATA.format("rate = 0.1\n", "rate") + FIT + RATE + GO.format("loader", "other") + "    rate *= 0.9  # HERE\n",
+    ),
+    "an attribute that decays": ("rate_in_variable", PLAIN + OWN_CLASS.format("  # HERE")),
+}  # fmt: skip
+HEALTHY = {
+    "nothing of it": PLAIN + FIT + RATE + GO.format("loader", "other"),
+    "a return at a condition": PLAIN + RATE + GO.format("loader", "other").replace("train(", "fit(").replace(
+        "for epoch",
+        "def fit(batches):\n    for x, y in batches:\n        loss = F.cross_entropy(net(x), y)\n"
+        "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n        if loss > 0.1:\n"
+        "            continue\n        return loss.item()\nfor epoch", 1,
+    ),
+    "one batch for each step": PLAIN + SHORT.format("        break\n"),
+    "one batch to look at": PLAIN + FIT + RATE + "for x, y in other:\n    print(net(x).shape)\n    break\n" + GO.format(
+        "loader", "other"
+    ),
+    "scored on both": PLAIN + FIT + RATE + "for epoch in range(3):\n    train(loader)\n"
+    "    print(score(loader), score(other))\n",
+    "a third loader that is not needed": PLAIN + "spare = DataLoader(held_out)\n" + FIT + RATE
+    + GO.format("loader", "other"),
+    "the held-out samples as one tensor": PLAIN + FIT + "for epoch in range(3):\n    print(train(loader))\n"
+    "with torch.no_grad():\n    print(F.cross_entropy(net(held_out[:][0]), held_out[:][1]))\n",
+    "a variable that is set in the groups": DATA.format("rate = 0.1\n", "rate") + FIT + RATE
+    + GO.format("loader", "other") + "    rate *= 0.9\n    optimizer.param_groups[0]['lr'] = rate\n",
+    "a variable of the next optimizer": DATA.format("rate = 0.1\n", "rate") + FIT + RATE
+    + GO.format("loader", "other") + "    rate *= 0.9\n    optimizer = torch.optim.SGD(net.parameters(), lr=rate)\n",
+    "an attribute that is given on": PLAIN + OWN_CLASS.format(
+        "\n                self.optimizer.param_groups[0]['lr'] = self.rate"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_line_of_the_loop_is_told(name: str, tmp_path: Path) -> None:
+    cause, script = FAULTS[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_loops_that_are_meant_are_no_alarms(name: str, tmp_path: Path) -> None:
+    assert alarms(HEALTHY[name], tmp_path) == []
