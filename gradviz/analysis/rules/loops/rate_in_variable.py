@@ -69,12 +69,10 @@ class RateInVariable(Rule):
                 constant[location_of_call(flow, made)] = number
         for file, tree in own_files(case) if constant else ():
             for idle in idle_rates(tree):
-                number = next(
-                    (each for at, each in constant.items() if at and at.file == file and at.line == idle.given), None
-                )
-                if number is None:
+                known = constant.get(Location(file, idle.given))
+                if known is None:
                     continue
-                optimizer = flow.log.optimizers[number]
+                optimizer = flow.log.optimizers[known]
                 yield self.finding(
                     f"{idle.name} changes here, and nothing reads it any more: {optimizer_words(optimizer)} keeps the "
                     f"learning rate of line {idle.given} at all {optimizer.steps:,} steps",

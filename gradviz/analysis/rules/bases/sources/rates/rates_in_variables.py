@@ -61,12 +61,10 @@ def _rate_of(node: ast.AST) -> ast.Name | ast.Attribute | None:
 def _changes(tree: SourceTree, key: Key, after: int) -> Iterator[ast.Assign | ast.AugAssign]:
     """The assignments of the variable below a line."""
     for node in tree.nodes:
-        targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
-        )
-        is_change = isinstance(node, (ast.Assign, ast.AugAssign)) and node.lineno > after
-        if is_change and any(tree.key_of(each) == key for each in targets):
-            yield node
+        if isinstance(node, (ast.Assign, ast.AugAssign)) and node.lineno > after:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(tree.key_of(each) == key for each in targets):
+                yield node
 
 
 def _is_used(tree: SourceTree, key: Key, given: ast.AST, change: ast.AST) -> bool:
