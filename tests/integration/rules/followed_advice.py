@@ -1508,5 +1508,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV883": (
+        (
+            "bring the copy up to date after each step",
+            (
+                ("copy.deepcopy(model)", "torch.optim.swa_utils.AveragedModel(model)"),
+                ("    optimizer.step()", "    optimizer.step()\n    average.update_parameters(model)"),
+            ),
+        ),
+        ("score the trained model", (("(average(x)", "(model(x)"),)),
+    ),
 }
 """By code of the rule. Two advise another command of gradviz only."""
