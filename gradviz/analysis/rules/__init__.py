@@ -99,6 +99,7 @@ from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfL
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.loader_never_read import LoaderNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
+from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
@@ -624,6 +625,7 @@ RULES: tuple[type[Rule], ...] = (
     LoopDataUnread,
     ScheduleToldALoss,
     ProductsAcrossImages,
+    ScoreOfLastBatch,
     CopyNeverUpdated,
     PenaltySubtracted,
     DecayOutweighs,

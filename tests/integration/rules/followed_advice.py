@@ -1518,5 +1518,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("score the trained model", (("(average(x)", "(model(x)"),)),
     ),
+    "GV882": (
+        (
+            "add the batches up",
+            (
+                ("    with torch.no_grad():", "    error = 0.0\n    with torch.no_grad():"),
+                ("error = (model", "error += (model"),
+                ("print(epoch, error)", "print(epoch, error / 4)"),
+            ),
+        ),
+    ),
 }
 """By code of the rule. Two advise another command of gradviz only."""

@@ -86,7 +86,48 @@ FAULTS = {
     ),
     "an attribute that decays": ("rate_in_variable", PLAIN + OWN_CLASS.format("  # HERE")),
 }  # fmt: skip
+SCORED = (
+    PLAIN
+    + FIT
+    + """
+def score(batches):
+    net.eval()
+    {}
+    with torch.no_grad():
+        for x, y in batches:
+            {}
+    net.train()
+    return {}
+for epoch in range(3):
+    train(loader)
+    print(score(other))
+"""
+)
+FAULTS |= {
+    "a count of the last batch": (
+        "score_of_last_batch",
+        SCORED.format("seen = 0", "right = (net(x).argmax(1) == y).sum().item()  # HERE", "right / 16"),
+    ),
+    "a loss of the last batch": (
+        "score_of_last_batch",
+        SCORED.format(
+            "seen = 0", "loss = F.cross_entropy(net(x), y)  # HERE\n            seen += len(y)", "loss.item()"
+        ),
+    ),
+}
 HEALTHY = {
+    "a list of scores": SCORED.format("all = []", "all.append(F.cross_entropy(net(x), y).item())", "sum(all) / 2"),
+    "a rate that grows": SCORED.format(
+        "right = seen = 0",
+        "right += (net(x).argmax(1) == y).sum()\n            seen += len(y)\n            rate = right / seen", "rate",
+    ),
+    "predictions of the last batch to look at": SCORED.format(
+        "total = 0", "out = net(x)\n            total += F.cross_entropy(out, y).item()", "total / 2, out.argmax(1)[:4]"
+    ),
+    "one batch": SCORED.format("batches = [(x, y)]", "loss = F.cross_entropy(net(x), y)", "loss.item()"),
+    "a state that goes on": SCORED.format(
+        "state = torch.zeros(2)", "state = 0.9 * state + net(x).mean(0)\n            size = state.norm()", "size"
+    ),
     "nothing of it": PLAIN + FIT + RATE + GO.format("loader", "other"),
     "a return at a condition": PLAIN + RATE + GO.format("loader", "other").replace("train(", "fit(").replace(
         "for epoch",
