@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, two_lines
@@ -12,16 +12,19 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.mixed_parts import Share
 from gradviz.analysis.rules.bases.samples.mixed_samples import Mix, is_of_labels, mixes_by_order
+from gradviz.analysis.rules.bases.samples.unmixed_targets import loss_without_partner
 
 
 class LabelsMixedOtherwise(Rule):
-    """Samples are mixed with others, and the labels of the two count the other way round.
+    """Samples are mixed with others, and the labels of the two count the other way round, or only one of them counts.
 
     What it finds
     -------------
     ``lam * x + (1 - lam) * x[order]``, ``torch.lerp(x, x[order], 1 - lam)``, or a part of ``x`` that is overwritten
     with that of ``x[order]``, where the loss weighs the labels ``y[order]`` with the share of ``x``, and ``y`` with
-    that of ``x[order]``; and labels that are mixed with swapped shares.
+    that of ``x[order]``; and labels that are mixed with swapped shares. Also mixes of which the loss knows ``y`` alone,
+    where a quarter of some sample or more is that of another one. (Zhang et al., "mixup: Beyond Empirical Risk
+    Minimization", 2018, section 2.)
 
     Why it matters
     --------------
@@ -63,7 +66,8 @@ class LabelsMixedOtherwise(Rule):
         flow = case.dataflow
         swapped: dict[int | None, list[tuple[Mix, Mix]]] = defaultdict(list)
         agreeing = set[int | None]()
-        for found in mixes_by_order(flow).values():
+        orders = mixes_by_order(flow)
+        for found in orders.values():
             mixes = sorted(found, key=lambda mix: is_of_labels(flow, mix.row))
             data = mixes[0]
             for labels in mixes[1:]:
@@ -80,6 +84,34 @@ class LabelsMixedOtherwise(Rule):
         for site, pairs in swapped.items():
             if site not in agreeing and len(pairs) >= _OFTEN:
                 yield self._finding(flow, *pairs[-1], len(pairs))
+
+        yield from self._unmixed(case, orders)
+
+    def _unmixed(self, case: Case, orders: dict[Hashable, list[Mix]]) -> Iterator[Finding]:
+        """Mixes whose targets stay as they were, at each time that a line mixes."""
+        flow = case.dataflow
+        lines: dict[int | None, list[tuple[Mix, int | None]]] = defaultdict(list)
+        for order, (mix, *others) in orders.items():
+            if not others and not flow.log.calls[mix.row].live_inputs:
+                compared = loss_without_partner(case, order, mix)
+                lines[flow.log.calls[mix.row].call_site].append((mix, compared))
+        for found in lines.values():
+            share = max(mix.other[1] for mix, _ in found)
+            mix, compared = found[-1]
+            if len(found) < _OFTEN or share < _LEAST or compared is None or any(each is None for _, each in found):
+                continue
+            location, mixed = two_lines(flow, compared, mix.row)
+            yield self.finding(
+                f"up to {share:.2g} of each input is that of another sample{at_line(mixed)}, and its target is not "
+                f"mixed ({len(found):,} times)",
+                symptom="grad_wrong",
+                why="the model is told that a mixed sample is nothing but the first of the two",
+                fix="count both targets: lam * loss(out, y) + (1 - lam) * loss(out, y[order]), or mix the targets as "
+                "the inputs",
+                location=location,
+                symptom_location=mixed,
+                evidence={"share": share, "times": len(found)},
+            )
 
     def _finding(self, flow: Dataflow, data: Mix, labels: Mix, times: int) -> Finding:
         location, mixed = two_lines(flow, labels.row, data.row)
@@ -103,6 +135,7 @@ class LabelsMixedOtherwise(Rule):
 
 
 _OFTEN = 2
+_LEAST = 0.25
 _EPSILON = 1e-3
 
 

@@ -31,6 +31,8 @@ class Part(Struct, frozen=True):
     share: Share
     weight: Weight | None = None
     """None for a number."""
+    tensor: int | None = None
+    """What it multiplies, as it is: the source may be what that was taken from."""
 
 
 _TWO = 2
@@ -45,7 +47,18 @@ _ELEMENTS = frozenset({"unbind", "select", "getitem"})
 
 
 def summands(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
-    """The summands of a call."""
+    """The summands of a call. Of two that have an order, one may be what the other one orders again: a batch that was
+    itself taken from a data set."""
+    parts = _summands(flow, row, call)
+    one, other = parts if len(parts) == _TWO else (None, None)
+    if one is None or other is None or one.order is None or other.order is None:
+        return parts
+    if other.source == one.tensor:
+        return [replace(one, source=one.tensor, order=None), other]
+    return [one, replace(other, source=other.tensor, order=None)] if one.source == other.tensor else parts
+
+
+def _summands(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
     name, inputs = plain_name(call.function), call.inputs
     if name == "lerp" and len(inputs) >= _TWO:
         number = number_of(call, "2", "weight", missing=-1.0)
@@ -150,8 +163,8 @@ def _rest(share: Share) -> Share:
 
 def _named(flow: Dataflow, use: TensorUse, row: int, share: Share, weight: Weight | None = None) -> Part:
     given = _target_of_loss(flow, use.tensor, row) if use.requires_grad else None
-    source, order = _taken(flow, use.tensor if given is None else given, row)
-    return Part(source, order, share, weight)
+    tensor = use.tensor if given is None else given
+    return Part(*_taken(flow, tensor, row), share, weight, tensor)
 
 
 def _part(flow: Dataflow, tensor: int, before: int) -> Part | None:
@@ -163,14 +176,16 @@ def _part(flow: Dataflow, tensor: int, before: int) -> Part | None:
         share = _factor_beside(flow, call, use, row)
         if share is not None:
             given = _target_of_loss(flow, use.tensor, row) if use.requires_grad else None
-            source, order = _taken(flow, use.tensor if given is None else given, row)
+            what = use.tensor if given is None else given
+            source, order = _taken(flow, what, row)
             if order is not None or use.requires_grad or len(call.inputs) == 1:
-                return Part(source, order, share, _weight_beside(flow, call, use, row))
+                return Part(source, order, share, _weight_beside(flow, call, use, row), what)
     plain = [use for use in call.inputs if shape_of(flow, use.tensor) == shape_of(flow, tensor)]
     share = _factor_beside(flow, call, plain[0], row) if len(plain) == 1 else None
     if share is None:
         return None
-    return Part(_taken(flow, plain[0].tensor, row)[0], None, share, _weight_beside(flow, call, plain[0], row))
+    source = _taken(flow, plain[0].tensor, row)[0]
+    return Part(source, None, share, _weight_beside(flow, call, plain[0], row), plain[0].tensor)
 
 
 def _weight_beside(flow: Dataflow, call: Call, use: TensorUse, row: int) -> Weight | None:

@@ -22,6 +22,8 @@ class Mix(Struct, frozen=True):
     """Something that is mixed with itself in another order."""
 
     row: int
+    source: int
+    """What is mixed."""
     own: Share
     other: Share
     weights: tuple[Weight | None, Weight | None] = (None, None)
@@ -80,7 +82,7 @@ def _mixed(flow: Dataflow, row: int, call: Call) -> tuple[Hashable, Mix] | None:
     if one is None or other is None or one.source != other.source or (one.order is None) == (other.order is None):
         return None
     own, second = (one, other) if one.order is None else (other, one)
-    return second.order, Mix(row, own.share, second.share, (own.weight, second.weight))
+    return second.order, Mix(row, second.source, own.share, second.share, (own.weight, second.weight))
 
 
 def _pasted(flow: Dataflow, row: int, call: Call) -> tuple[Hashable, Mix] | None:
@@ -94,5 +96,6 @@ def _pasted(flow: Dataflow, row: int, call: Call) -> tuple[Hashable, Mix] | None
         if len(taken.inputs) == _TWO:
             share = prod(value) / max(prod(whole), 1)
             is_part = 0 < share < 1 and len(whole) == len(value) and whole[0] == value[0]
-            return (taken.inputs[1].tensor, Mix(row, (1 - share,) * 2, (share,) * 2)) if is_part else None
+            mix = Mix(row, call.inputs[0].tensor, (1 - share,) * 2, (share,) * 2)
+            return (taken.inputs[1].tensor, mix) if is_part else None
     return None
