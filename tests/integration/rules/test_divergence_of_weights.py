@@ -85,7 +85,7 @@ HEALTHY = (
     EXACT + LOOP.format(error=MEAN, loss="len(data) * error + kl"),
     SAMPLED + LOOP.format(error=MEAN.replace("targets[i])", "targets[i], reduction='sum')"), loss="error * 15 + kl"),
     EXACT + LOOP.format(error=MEAN, loss="error + kl.div(torch.tensor(300.0))"),
-    EXACT + LOOP.format(error=SUMS, loss="(error * 15 + kl) / len(data)"),
+    EXACT + LOOP.format(error=SUMS.replace("[i]", ""), loss="(error + kl) / len(data)"),
     PER_SAMPLE,
     NOISY,
 )
