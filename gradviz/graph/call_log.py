@@ -364,6 +364,8 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     keeps_squares: bool = False
     """Whether it keeps a tensor as large as a parameter that is never negative, as averages of squares are. It is only
     looked at where the first of `betas` is larger than the second."""
+    decays_apart: bool = False
+    """Whether it takes its weight decay off the weights, apart from the gradient: ``decoupled_weight_decay=True``."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

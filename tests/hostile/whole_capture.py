@@ -171,6 +171,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 levelled_steps=2,
                 own_state_at=0,
                 keeps_squares=True,
+                decays_apart=True,
             )
             for each in calls.optimizers
         ),

@@ -250,6 +250,7 @@ class CallLogBuilder:
             known.levelled_steps,
             None if own_state is None else self._sites.site_of(own_state),
             known.keeps_squares,
+            known.decays_apart,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

@@ -45,6 +45,7 @@ class KnownOptimizer:
     highest_rates: list[float | None] = field(default_factory=list)
     idle_steps: list[int] = field(default_factory=list)
     weight_decays: list[float | None] = field(default_factory=list)
+    decays_apart: bool = False
     epsilons: list[float | None] = field(default_factory=list)
     betas: list[tuple[float, float] | None] = field(default_factory=list)
     steps_from_zero: int = 0
@@ -218,6 +219,7 @@ class Optimizers:
         ]
         known.learning_rates = [_number(group.get("lr")) for group in groups]
         known.weight_decays = [_number(group.get("weight_decay")) for group in groups]
+        known.decays_apart = any(group.get("decoupled_weight_decay") is True for group in groups)
         known.epsilons = [_number(group.get("eps")) for group in groups]
         known.betas = [_two_numbers(group.get("betas")) for group in groups]
 

@@ -121,6 +121,16 @@ for step in range(6):
     xb, yb = next(iter(loader))
 """
     + STEP,
+    "one batch by heart, before all others": """
+loader = DataLoader(TensorDataset(x, y), batch_size=8)
+for step in range(6):
+    xb, yb = next(iter(loader))
+"""
+    + STEP
+    + """
+for xb, yb in loader:
+"""
+    + STEP,
     "the same samples, looked at in each epoch": """
 loader, fixed = DataLoader(TensorDataset(x, y), batch_size=8, shuffle=True), DataLoader(TensorDataset(x, y), 8)
 for xb, yb in loader:

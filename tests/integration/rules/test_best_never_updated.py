@@ -57,8 +57,48 @@ for epoch in range(4):
     if patience > 3:
         break
 """,
+    "a change that would have to be negative": """
+previous, best = 1.0, math.inf
+for epoch in range(4):
+    one_epoch()
+    error = 1 - score()
+    change = error - previous
+    if change < best:  # HERE
+        state = copy.deepcopy(model.state_dict())
+    previous = error
+""",
+    "a negative start": """
+best = -0.1
+for epoch in range(4):
+    one_epoch()
+    acc = score()
+    if acc > best:  # HERE
+        state = copy.deepcopy(model.state_dict())
+""",
 }
 HEALTHY = {
+    "no progress since the last epoch": """
+previous, tolerance, stalled = math.inf, 0.0, 0
+for epoch in range(6):
+    one_epoch()
+    error = 1 - score()
+    progress = previous - error
+    if progress > tolerance:
+        stalled = 0
+    else:
+        stalled += 1
+    previous = error
+    if stalled > 2:
+        break
+""",
+    "a negative goal that is missed at first": """
+goal, saved = -0.5, []
+for epoch in range(6):
+    one_epoch()
+    value = score() - (1.6 if epoch < 3 else 1.0)
+    if value > goal:
+        saved.append(copy.deepcopy(model.state_dict()))
+""",
     "a gain over the best one": """
 lowest, least = math.inf, 0.0
 for epoch in range(4):

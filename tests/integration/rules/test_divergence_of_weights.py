@@ -51,7 +51,10 @@ for step in range(4):
     loss = {loss}
 """
 MEAN = "F.mse_loss(net(data[i]), targets[i])"
+DRAWS = "torch.stack([{} for _ in range(3)]).mean()"
+SUMS, MEANS = DRAWS.format("((net(data[i]) - targets[i]) ** 2).sum()"), DRAWS.format(MEAN)
 FAULTY = (
+    EXACT + LOOP.format(error=MEANS, loss="error + kl  # HERE"),
     BY_HAND + LOOP.format(error=MEAN, loss="error + kl  # HERE"),
     EXACT + LOOP.format(error="((net(data[i]) - targets[i]) ** 2).mean()", loss="0.5 * error + kl  # HERE"),
     SAMPLED + LOOP.format(error=MEAN, loss="error - (-kl)  # HERE"),
@@ -82,6 +85,7 @@ HEALTHY = (
     EXACT + LOOP.format(error=MEAN, loss="len(data) * error + kl"),
     SAMPLED + LOOP.format(error=MEAN.replace("targets[i])", "targets[i], reduction='sum')"), loss="error * 15 + kl"),
     EXACT + LOOP.format(error=MEAN, loss="error + kl.div(torch.tensor(300.0))"),
+    EXACT + LOOP.format(error=SUMS.replace("[i]", ""), loss="(error + kl) / len(data)"),
     PER_SAMPLE,
     NOISY,
 )

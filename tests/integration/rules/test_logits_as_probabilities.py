@@ -70,6 +70,13 @@ FAULTY = {
     with torch.no_grad():
         print(((score(u, i) > 0.5) == y.bool()).float().mean().item())  # HERE
 """,
+    "several cuts of probabilities": START
+    + """
+with torch.no_grad():
+    scores = model(held_out)
+    for cut in (0.1, 0.3, 0.5, 0.7, 0.9):
+        print(cut, ((scores > cut) == y_held_out.bool()).float().mean().item())  # HERE
+""",
 }
 HEALTHY = {
     "a layer that also learns a share": HEAD
@@ -112,6 +119,13 @@ with torch.no_grad():
     scores = model(held_out)
     best = max(((scores > cut) == y_held_out.bool()).float().mean().item() for cut in (-1.0, 0.0, 0.7, 1.0))
 print(best)
+""",
+    "several cuts of logits": START
+    + """
+with torch.no_grad():
+    scores = model(held_out)
+    for cut in (-1.0, -0.5, 0.0, 0.5, 1.0):
+        print(cut, ((scores > cut) == y_held_out.bool()).float().mean().item())
 """,
     "the sigmoid in the model": START.replace(".squeeze(-1)", ".squeeze(-1).sigmoid()").replace("BCEWithLogits", "BCE")
     + """

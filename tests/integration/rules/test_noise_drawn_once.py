@@ -42,6 +42,9 @@ FAULTY = (
     CLEAN.format(before="noise = torch.randn(16, 6)  # HERE", batch=NEW, loss="F.mse_loss(net(x + 0.3 * noise), x)"),
     CLEAN.format(before="noise = torch.randn(16, 6)  # HERE\nkeep = torch.linspace(0.9, 0.1, 16)[:, None]", batch=NEW,
                  loss="F.mse_loss(net(keep.sqrt() * x + (1 - keep).sqrt() * noise), noise)"),
+    CLEAN.format(before="first = nn.Linear(6, 6)\noptimizer.add_param_group({'params': first.parameters()})\n"
+                        "noise = torch.randn(16, 6)  # HERE", batch=NEW,
+                 loss="F.mse_loss(net(first(x).detach() + 0.3 * noise), x) + first(x).square().mean()"),
 )  # fmt: skip
 HEALTHY = (
     CODER.format(at_first="pass", sample="mean + (spread / 2).exp() * torch.randn_like(mean)"),
@@ -62,6 +65,11 @@ HEALTHY = (
     # Noise for pictures that are only shown.
     CLEAN.format(before="fixed = torch.randn(16, 6)", batch=NEW,
                  loss="F.mse_loss(net(x), x)\n    with torch.no_grad():\n        print(net(fixed + x).mean())"),
+    # A table of rewards, and the values of what follows: these change with the parameters, not with data.
+    CLEAN.format(before="values, rewards = nn.Parameter(torch.zeros(6)), torch.randn(6, 6)\n"
+                        "follow = torch.rand(6, 6, 6).softmax(-1)\noptimizer = torch.optim.SGD([values], lr=1.0)",
+                 batch="values.detach()",
+                 loss="F.mse_loss(values, (rewards + 0.9 * follow @ x).amax(1))"),
 )  # fmt: skip
 
 

@@ -55,6 +55,11 @@ FAULTS = {
         "decay_outweighs",
         FIT.format("Adam(net.parameters(), 0.01, weight_decay=0.1)  # HERE", "    loss = F.mse_loss(net(x), y)"),
     ),
+    "too much decay apart from the gradient": (
+        "decay_outweighs",
+        FIT.format("RAdam(net.parameters(), 0.01, weight_decay=5, decoupled_weight_decay=True)  # HERE",
+        "    loss = F.mse_loss(net(x), y)"),
+    ),
     "a schedule for each epoch": (
         "schedule_made_anew",
         LOOP.format("for epoch in range(4):\n"
@@ -168,6 +173,10 @@ HEALTHY = {
     ),
     "decay as it is usual": FIT.format(
         "AdamW(net.parameters(), 0.001, weight_decay=0.1)", "    loss = F.mse_loss(net(x), y)"
+    ),
+    "decay of NAdam apart from the gradient": FIT.format(
+        "NAdam(net.parameters(), 0.01, weight_decay=0.2, decoupled_weight_decay=True)",
+        "    loss = F.mse_loss(net(x), y)",
     ),
     "decay of SGD as it is usual": FIT.format(
         "SGD(net.parameters(), 0.1, weight_decay=0.0005, momentum=0.9)", "    loss = F.mse_loss(net(x), y)"

@@ -118,6 +118,15 @@ HEALTHY = {
     "    a, end = torch.randint(0, 2, (32, 1)), (at == 3).float()\n    with torch.no_grad():\n"
     "        goal = end + 0.9 * (1 - end) * old(s2).amax(1)\n"
     "    loss = F.mse_loss(q(s).gather(1, a)[:, 0], goal)" + TRAIN + "    old.load_state_dict(q.state_dict())\n",
+    "products of the data that a module is made for": HEAD
+    + "class Dual(nn.Module):\n    def __init__(self, x, y):\n        super().__init__()\n"
+    "        self.kernel = (x @ x.T + 1) ** 2 * y * y.T\n        self.weights = nn.Parameter(torch.zeros(len(x)))\n"
+    "    def forward(self):\n"
+    "        return 0.5 * self.weights @ self.kernel @ self.weights - self.weights.sum()\n"
+    "x = torch.randn(40, 5)\ndual = Dual(x, x[:, :1].sign())\n"
+    "optimizer = torch.optim.SGD(dual.parameters(), lr=1e-4)\n"
+    "for step in range(6):\n    loss = dual()" + TRAIN
+    + "    with torch.no_grad():\n        dual.weights.clamp_(0, 1)\n",
     "a temperature divides": HEAD
     + "teacher, model = nn.Linear(6, 5), nn.Linear(6, 5)\noptimizer = torch.optim.Adam(model.parameters())\n"
     "for step in range(6):\n    x = torch.randn(32, 6)\n    with torch.no_grad():\n        goal = teacher(x)\n"

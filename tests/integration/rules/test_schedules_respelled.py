@@ -157,7 +157,34 @@ FAULTS = {
     ),
 }
 
+_POPULATION = """
+class Member:
+    def __init__(self, lr):
+        self.net, self.lr, self.score = nn.Linear(4, 1), lr, 1e9
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=lr)
+    def train(self, steps=6):
+        for _ in range(steps):
+            x = torch.randn(16, 4)
+            loss = F.mse_loss(self.net(x), x[:, :1])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        self.score = loss.item()
+    def exploit(self, other):
+        self.net.load_state_dict(other.net.state_dict())
+        self.optimizer.load_state_dict(copy.deepcopy(other.optimizer.state_dict()))
+        self.lr = other.lr * 0.8
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr
+members = [Member(lr) for lr in (1e-4, 1e-3, 1e-2)]
+for generation in range(4):
+    for member in members:
+        member.train()
+    members.sort(key=lambda member: member.score)
+    members[-1].exploit(members[0])
+"""
 HEALTHY = {
+    "rates that members of a population take from each other": _POPULATION,
     "a formula for the rate, of an optimizer that has 1": _NOAM.format(rate=1.0, width=512, function="factor"),
     "a formula divided by its highest value": _NOAM.format(
         rate=1e-3, width=512, function="lambda step: factor(step) / factor(4)"

@@ -174,6 +174,11 @@ NEAR = {
     "products": """
     loss = F.cross_entropy(queries @ prototypes.T, labels)
 """,
+    "the odd one out": """
+    places = torch.randint(0, 5, (4,))
+    groups = encoder(torch.randn(4, 1, 8) + 2 * F.one_hot(places, 5)[..., None])
+    loss = F.cross_entropy((groups - groups.mean(1, keepdim=True)).norm(dim=-1), places)
+""",
     "a kernel": """
     loss = F.cross_entropy(torch.exp(-torch.cdist(queries, prototypes)) * 5, labels)
 """,

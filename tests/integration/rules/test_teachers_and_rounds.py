@@ -134,6 +134,52 @@ def test_an_optimizer_made_anew_for_values_that_go_on_is_told(end: str, tmp_path
     assert "optimizer_made_anew" in found
 
 
+STAGES = """
+net = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5))
+tasks = [(torch.randn(64, 12), torch.randint(0, 5, (64,))) for _ in range(4)]
+def learn(x, y):
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    {schedule}
+    for rows in torch.randperm(64).split(8):
+        loss = F.cross_entropy(net(x[rows]), y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {step}
+{calls}
+"""
+ENDS = "schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps={})"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step", "calls"),
+    [
+        ("pass", "pass", "for x, y in tasks:\n    learn(x, y)"),
+        ("pass", "pass", "def run():\n    for i, task in enumerate(tasks):\n        learn(*task)\nrun()"),
+        (ENDS.format(8), "schedule.step()", "for generation in range(4):\n    learn(*tasks[generation])"),
+    ],
+)
+def test_each_of_several_stages_may_have_its_own_optimizer(
+    schedule: str, step: str, calls: str, tmp_path: Path
+) -> None:
+    script = HEAD + STAGES.format(schedule=schedule, step=step, calls=calls)
+    assert causes(script, tmp_path) == []
+    assert "optimizer_made_anew" in [each.cause for each in findings(script, tmp_path)]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "step", "calls"),
+    [
+        ("pass", "pass", "for epoch in range(4):\n    learn(*tasks[0])"),
+        ("pass", "pass", "epochs = range(4)\nfor epoch in epochs:\n    for x, y in tasks:\n        learn(x, y)"),
+        ("pass", "pass", "for rate in (0.1, 0.05, 0.01):\n    learn(*tasks[0])"),
+        (ENDS.format(32), "schedule.step()", "for epoch in range(4):\n    learn(*tasks[0])"),
+    ],
+)
+def test_an_optimizer_for_each_epoch_is_told(schedule: str, step: str, calls: str, tmp_path: Path) -> None:
+    assert "optimizer_made_anew" in causes(HEAD + STAGES.format(schedule=schedule, step=step, calls=calls), tmp_path)
+
+
 ANCHORED = """
 model = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -121,7 +121,19 @@ def _is_average(flow: Dataflow, term: Term) -> bool:
     call = flow.log.calls[term.row]
     rank = len(shape_of(flow, call.inputs[0].tensor)) if call.inputs else 0
     is_mean = plain_name(call.function) in _MEANS and rank > 0 and not axes_of(call, rank)
+    is_mean = is_mean and not _averages_sums(flow, call.inputs[0].tensor, term.row)
     return is_mean or call.scalars.get("reduction") == "mean"
+
+
+def _averages_sums(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether each of the values is a sum over the whole batch, as for several draws of the weights."""
+    made = flow.producers(tensor, row)
+    if not made or plain_name(flow.log.calls[made[-1]].function) != "stack":
+        return False
+    values = [use.tensor for use in flow.log.calls[made[-1]].inputs]
+    makers = [flow.log.calls[rows[-1]] for value in values if (rows := flow.producers(value, made[-1]))]
+    is_whole = not any(shape_of(flow, value) for value in values)
+    return is_whole and all("sum" in (plain_name(call.function), call.scalars.get("reduction")) for call in makers)
 
 
 def _has_data(flow: Dataflow, row: int, since: int) -> bool:

@@ -8,8 +8,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.unmoved_bests import UnmovedBest, unmoved_bests
-from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan, own_statements
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import Loop
 
 
 class BestNeverUpdated(Rule):
@@ -74,7 +75,8 @@ class BestNeverUpdated(Rule):
         for file, tree in own_files(case) if case.histories.reached_by else ():
             ran = LinesThatRan(case.dataflow, file)
             for best, loop in unmoved_bests(tree):
-                if ran.has_backward(ran.rows_in(*best.loop)) and ran.runs_again(tree, loop):
+                is_trained = ran.has_backward(ran.rows_in(*best.loop)) and ran.runs_again(tree, loop)
+                if is_trained and not (best.may_be_goal and _is_missed(ran, best, loop)):
                     yield self._finding(file, best)
 
     def _finding(self, file: str, best: UnmovedBest) -> Finding:
@@ -87,3 +89,10 @@ class BestNeverUpdated(Rule):
             location=Location(file, best.line),
             symptom_location=Location(file, best.set_at),
         )
+
+
+def _is_missed(ran: LinesThatRan, best: UnmovedBest, loop: Loop) -> bool:
+    """Whether some scores were not better: what they are compared with is a goal."""
+    times = ran.moments(ran.rows_in(*best.kept))
+    rounds = [ran.rows_in(*each) for each in own_statements(loop) if each[1] < best.line]
+    return 0 < times < max((ran.moments(rows) for rows in rounds if not ran.has_backward(rows)), default=0)

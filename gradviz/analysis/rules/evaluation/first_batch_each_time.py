@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -22,7 +22,8 @@ class FirstBatchEachTime(Rule):
     What it finds
     -------------
     ``next(iter(loader))`` in a loop that trains, where the loader does not shuffle and has more samples than a batch:
-    every step got the same values. A part of a data set that is no larger than a batch is left alone.
+    every step got the same values. A part of a data set that is no larger than a batch is left alone. It
+    is a note where other lines train on the same data: to learn one batch by heart is a usual test of a model.
 
     Why it matters
     --------------
@@ -73,12 +74,14 @@ class FirstBatchEachTime(Rule):
                 batch = shape_of(flow, flow.log.calls[stacked[0]].outputs[0].tensor)[0] if stacked else 0
                 is_whole = any(loader.samples == batch for loader in flow.log.loaders)
                 if data is not None and data > batch and not is_whole and _is_trained_on(flow, stacked[0]):
-                    yield self._finding(file, call, batch, data)
+                    yield self._finding(file, call, batch, data, is_tried=_trains_elsewhere(flow, stacked))
 
-    def _finding(self, file: str, call: ast.Call, batch: int, data: int) -> Finding:
+    def _finding(self, file: str, call: ast.Call, batch: int, data: int, *, is_tried: bool) -> Finding:
         loader = ast.unparse(call.args[0].args[0]) if isinstance(call.args[0], ast.Call) else "loader"
         return self.finding(
-            f"each step takes the first batch of {loader}: {data - batch:,} of {data:,} samples are never seen",
+            f"each step takes the first batch of {loader}: {data - batch:,} of {data:,} samples are never seen"
+            + (" here" if is_tried else ""),
+            severity="note" if is_tried else self.severity,
             symptom="grad_wrong",
             why="iter() begins at the first sample again, and the loader does not shuffle",
             fix=f"go on from batch to batch: for x, y in {loader}:",
@@ -113,14 +116,24 @@ def _are_same(flow: Dataflow, rows: list[int]) -> bool:
 
 
 def _size_of_data(flow: Dataflow, row: int) -> int | None:
-    """The length of the tensor of which a call collects elements."""
+    data = _data_of(flow, row)
+    shape = None if data is None else shape_of(flow, data)
+    return shape[0] if shape else None
+
+
+def _data_of(flow: Dataflow, row: int) -> int | None:
+    """The tensor of which a call collects elements."""
     given = flow.log.calls[row].inputs
     made = flow.producers(given[0].tensor, row) if given else ()
     maker = flow.log.calls[made[-1]] if made else None
-    if maker is None or plain_name(maker.function) != "getitem":
-        return None
-    shape = shape_of(flow, maker.inputs[0].tensor)
-    return shape[0] if shape else None
+    return maker.inputs[0].tensor if maker is not None and plain_name(maker.function) == "getitem" else None
+
+
+def _trains_elsewhere(flow: Dataflow, stacked: list[int]) -> bool:
+    """Whether other lines train on batches of the same data: to learn the first one by heart is a test of the model."""
+    data, sites = _data_of(flow, stacked[0]), {flow.log.calls[row].call_site for row in stacked}
+    others = [row for row, call in calls_named(flow, {"stack"}) if call.call_site not in sites and call.outputs]
+    return any(_data_of(flow, row) == data and _is_trained_on(flow, row) for row in others)
 
 
 def _is_trained_on(flow: Dataflow, row: int) -> bool:

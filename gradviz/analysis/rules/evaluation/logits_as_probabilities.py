@@ -69,7 +69,7 @@ class LogitsAsProbabilities(Rule):
                 losses.setdefault(layer, row)
         for layer in _learned_otherwise(flow):
             losses.pop(layer, None)
-        told = set[int | None]()
+        told = _cut_elsewhere(flow)
         for row, call in calls_named(flow, _CUTS) if losses else ():
             if call.call_site in told or not _is_cut_at_half(call):
                 continue
@@ -110,8 +110,17 @@ def _learned_otherwise(flow: Dataflow) -> set[Layer]:
     return found
 
 
+def _cut_elsewhere(flow: Dataflow) -> set[int | None]:
+    """The lines that also compare with numbers which no probability has: they try several cuts of logits."""
+    return {call.call_site for _, call in calls_named(flow, _CUTS) if any(not 0 <= each <= 1 for each in _cuts(call))}
+
+
+def _cuts(call: Call) -> list[float]:
+    given = [call.scalars.get(place) for place in ("1", "other")]
+    return [each for each in given if isinstance(each, int | float)]
+
+
 def _is_cut_at_half(call: Call) -> bool:
     if len(call.inputs) != 1 or any(use.requires_grad for use in call.outputs):
         return False
-    numbers = [each for place, each in call.scalars.items() if place in ("1", "other")]
-    return not call.scalars if plain_name(call.function) == "round" else numbers == [_HALF]
+    return not call.scalars if plain_name(call.function) == "round" else _cuts(call) == [_HALF]

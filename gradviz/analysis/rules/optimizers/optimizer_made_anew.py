@@ -14,11 +14,15 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.gradients.fresh_averages import FreshAverages, fresh_averages
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.lines.lines_of_stages import is_made_for_each_thing
 from gradviz.analysis.rules.bases.sources.source_tree import called_name, tree_of
 from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.graph.modules_and_schedules import Schedule
 
 _MIN_TIMES = 3
 """Twice may be stages of a training."""
+_STEPS_OF_A_STAGE = 3
+"""With fewer, it may be made for each batch."""
 
 
 class OptimizerMadeAnew(Rule):
@@ -29,7 +33,9 @@ class OptimizerMadeAnew(Rule):
     A line that makes an optimizer for the same parameters again and again, where each of them keeps momentum or
     running averages. It is left alone where something else than a step changes the parameters, as when each task of
     a meta-learner or each round of federated averaging begins with the same values. Twice is only a note: these may
-    be stages of a training. Also momentum that the program computes itself, and that begins with zeros at every
+    be stages of a training. So it is where a loop goes through things, not epochs, and each optimizer makes several
+    steps for one of them, as for the tasks of continual learning; and where each has a schedule that comes to its end.
+    Also momentum that the program computes itself, and that begins with zeros at every
     step.
 
     Why it matters
@@ -102,10 +108,11 @@ class OptimizerMadeAnew(Rule):
         histories = case.histories
         optimizer = histories.log.optimizers[numbers[0]]
         each = "one step" if len(steps) == len(numbers) else f"about {len(steps) / len(numbers):.0f} steps"
+        may_be_stages = len(numbers) < _MIN_TIMES or _are_stages(case, numbers, steps)
         return self.finding(
             f"an optimizer ({optimizer.class_name}) of {histories.together(sorted(held))} is made "
             f"{len(numbers):,} times, and each makes {each}",
-            severity="warning" if len(numbers) >= _MIN_TIMES else "note",
+            severity="note" if may_be_stages else "warning",
             symptom="grad_wrong",
             why="a new optimizer has no momentum and no running averages: what the last one had learned is lost",
             fix="make it once, before the loop",
@@ -114,6 +121,23 @@ class OptimizerMadeAnew(Rule):
             tensors=names_of(histories.flow, sorted(held)),
             evidence={"optimizers": len(numbers), "steps": len(steps)},
         )
+
+
+def _are_stages(case: Case, numbers: list[int], steps: list[int]) -> bool:
+    """Whether each of several optimizers may be meant for a training of its own."""
+    if len(steps) < len(numbers) * _STEPS_OF_A_STAGE:
+        return False
+    histories = case.histories
+    ended = {each.optimizer for each in histories.log.schedules if _has_ended(each)}
+    if ended.issuperset(numbers):
+        return True
+    return all(is_made_for_each_thing(case, histories.given_at(number)[0]) for number in numbers)
+
+
+def _has_ended(schedule: Schedule) -> bool:
+    """Whether it was stepped as often as it was made for; the last step of one that is gone was not seen."""
+    length, moves = schedule.length, schedule.moves
+    return length is not None and moves is not None and length > _STEPS_OF_A_STAGE and moves + 2 > length
 
 
 def _are_kept(flow: Dataflow, averages: FreshAverages) -> bool:

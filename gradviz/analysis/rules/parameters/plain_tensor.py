@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location, Severity, location_of_line
@@ -150,7 +150,9 @@ def _zeros_of(case: Case, location: Location | None) -> list[ZeroGradient]:
 def _role_of(case: Case, tensor: int, row: int) -> tuple[str, Severity]:
     """What its values tell of its purpose, and how sure it is that a plain tensor does not serve it."""
     flow = case.dataflow
-    if any(plain_name(flow.log.calls[above].function) in _DRAWS for above in flow.ancestors(tensor, row)):
+    draws = [above for above in flow.ancestors(tensor, row) if plain_name(flow.log.calls[above].function) in _DRAWS]
+    # What was drawn before the module was made may be the data that it is made for.
+    if any(_IN_INIT.search(line.function) for draw in draws for line in callers(flow, draw)):
         return "; it was drawn at random, and a saved state_dict does not have it", "warning"
     effect = neutral_effect(flow, tensor, row)
     return (

@@ -70,7 +70,7 @@ class DecayOutweighs(Rule):
         flow = case.dataflow
         optimizer, made = flow.log.optimizers[number], call_that_made_optimizer(flow, number)
         decay = f"weight_decay={optimizer.weight_decays[group]:g} of {optimizer_words(optimizer)}"
-        if optimizer.class_name in _ADD_TO_GRADIENT:
+        if _adds_to_gradient(optimizer):
             message = (
                 f"{decay} adds {optimizer.weight_decays[group]:g} times each weight to its gradient, before "
                 f"{optimizer.class_name} divides by the gradient's size"
@@ -87,7 +87,7 @@ class DecayOutweighs(Rule):
                 f"{log(2) / share:.0f} steps"
             )
             why = "the weights go to zero faster than the loss can make them grow"
-            usual = _USUAL_DECOUPLED if optimizer.class_name == "AdamW" else _USUAL_ADDED
+            usual = _USUAL_ADDED if optimizer.class_name == "SGD" else _USUAL_DECOUPLED
             fix = f"lower it: weight_decay={usual:g} is usual"
         return self.finding(
             message,
@@ -109,6 +109,11 @@ _TAKE_AWAY = frozenset({"AdamW", "SGD"})
 _ADD_TO_GRADIENT = frozenset({"Adam", "NAdam", "RAdam", "Adamax", "RMSprop"})
 
 
+def _adds_to_gradient(optimizer: LoggedOptimizer) -> bool:
+    """Whether it divides what it adds by the size of the gradient; not with ``decoupled_weight_decay=True``."""
+    return optimizer.class_name in _ADD_TO_GRADIENT and not optimizer.decays_apart
+
+
 def _is_of_one_matrix(flow: Dataflow, group: Iterable[int]) -> bool:
     """Whether a group may be that of a ridge regression, which a strong penalty is usual for."""
     return sum(len(shape_of(flow, tensor)) > 1 for tensor in group) <= 1
@@ -122,8 +127,8 @@ def _share(optimizer: LoggedOptimizer, group: int) -> float:
 
 def _group_of_strong_decay(optimizer: LoggedOptimizer) -> int | None:
     groups = range(min(len(optimizer.weight_decays), len(optimizer.highest_rates)))
-    if optimizer.class_name in _TAKE_AWAY:
+    if optimizer.class_name in _TAKE_AWAY or optimizer.decays_apart:
         return next((group for group in groups if _share(optimizer, group) > _MOST_PER_STEP), None)
-    if optimizer.class_name in _ADD_TO_GRADIENT:
+    if _adds_to_gradient(optimizer):
         return next((group for group in groups if (optimizer.weight_decays[group] or 0) >= _MOST_ADDED), None)
     return None

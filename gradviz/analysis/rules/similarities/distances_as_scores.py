@@ -20,7 +20,8 @@ class DistancesAsScores(Rule):
     What it finds
     -------------
     ``cross_entropy()``, or ``nll_loss()`` of ``log_softmax()``, of distances with a gradient: of ``cdist()``, of norms
-    of differences, or of sums of their squares, also times a positive number, and never negated.
+    of differences, or of sums of their squares, also times a positive number, and never negated. Distances from the
+    mean of all candidates are left alone: the right one may be the odd one out.
 
     Why it matters
     --------------
@@ -80,6 +81,7 @@ _LOSSES = frozenset({"cross_entropy", "nll_loss"})
 _DISTANCES = frozenset({"cdist", "pairwise_distance"})
 _NORMS = frozenset({"norm", "vector_norm"})
 _REDUCE = frozenset({"sum", "mean"})
+_MIDDLES = frozenset({"mean", "median", "nanmean", "nanmedian"})
 _RISE = frozenset({"sqrt", "clamp", "clamp_min", "square", "relu", "log_softmax"})
 """The larger what they take, the larger their result, where nothing is negative."""
 _SCALE = frozenset({"mul", "div"})
@@ -124,4 +126,14 @@ def _is_distance(flow: Dataflow, row: int, call: Call) -> bool:
     if made is not None and name in _REDUCE:
         is_even = is_square(made[1]) or plain_name(made[1].function) == "abs"
         made = value_maker(flow, made[1].inputs[0].tensor, made[0]) if is_even else None
-    return made is not None and plain_name(made[1].function) == "sub" and len(made[1].inputs) == _BOTH
+    is_difference = made is not None and plain_name(made[1].function) == "sub" and len(made[1].inputs) == _BOTH
+    return is_difference and made is not None and not _is_from_own_mean(flow, *made)
+
+
+def _is_from_own_mean(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether the mean of the same values is subtracted: how far each candidate is from all of them makes a good score
+    for the odd one out."""
+    values, mean = (use.tensor for use in call.inputs)
+    made = value_maker(flow, mean, row)
+    is_mean = made is not None and plain_name(made[1].function) in _MIDDLES
+    return is_mean and made is not None and made[1].inputs[0].tensor == values

@@ -27,6 +27,8 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     made = flow.producers(use.tensor, row)
     if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < MIN_NUMBERS:
         return False
+    if _is_of_parameters_alone(case, use.tensor, row):
+        return False
     maker = flow.log.calls[made[-1]]
     same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
     values = [
@@ -35,6 +37,25 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
         if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
     ]
     return len({each for each in values if each is not None}) * 2 > len(values)
+
+
+def _is_of_parameters_alone(case: Case, tensor: int, row: int) -> bool:
+    """Whether it is computed from nothing that was made after the training began: it only changes with parameters, as
+    the values of all states do to which a table of rewards is added."""
+    flow = case.dataflow
+    first = min(case.histories.reached_by, default=0)
+    above = flow.ancestors(tensor, row, flow.step_before(row))
+    calls = [flow.log.calls[each] for each in above]
+    if any(not call.inputs or plain_name(call.function) in _CHOOSE for call in calls):
+        return False
+    made = {use.tensor for call in calls for use in call.outputs}
+    taken = [flow.log.tensors[each] for each in {use.tensor for call in calls for use in call.inputs} - made]
+    has_parameters = any(each.role == "parameter" for each in taken)
+    return has_parameters and all(each.role == "parameter" or (each.first_seen or 0) < first for each in taken)
+
+
+_CHOOSE = frozenset({"getitem", "narrow", "select", "index_select", "split", "chunk", "unbind"})
+"""Parts of data that were there before, which may be other ones at each step."""
 
 
 def _is_drawn(case: Case, tensor: int, row: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, Loop, SourceTree, called_name, last_line, last_name
 
 _KEEP = frozenset({"state_dict", "deepcopy", "save", "save_pretrained", "save_model", "save_checkpoint", "copy"})
 _PUT_BACK = frozenset({"load_state_dict", "load"})
@@ -28,6 +28,10 @@ class UnmovedBest(Struct, frozen=True):
     set_at: int
     loop: tuple[int, int]
     """The first and the last line of the loop around it."""
+    kept: tuple[int, int]
+    """Those of what is done where the score is better."""
+    may_be_goal: bool
+    """Whether it is a negative number, which some scores may not reach."""
 
 
 def unmoved_bests(tree: SourceTree) -> Iterator[tuple[UnmovedBest, Loop]]:
@@ -42,7 +46,8 @@ def unmoved_bests(tree: SourceTree) -> Iterator[tuple[UnmovedBest, Loop]]:
             start = starts.get(key) if key is not None and tree.times_bound(key) == 1 else None
             if start is None or not _is_extreme(start[1]) or loop in tree.loops_around(start[1]):
                 continue
-            if _is_score_of(tree, score, loop) and not _is_gain(tree, score, node):
+            is_change = _number(start[1]) == 0 and _is_change(tree, score, loop)
+            if _is_score_of(tree, score, loop) and not _is_gain(tree, score, node) and not is_change:
                 yield (
                     UnmovedBest(
                         ast.unparse(best),
@@ -51,6 +56,8 @@ def unmoved_bests(tree: SourceTree) -> Iterator[tuple[UnmovedBest, Loop]]:
                         node.lineno,
                         start[0].lineno,
                         (loop.lineno, loop.end_lineno or loop.lineno),
+                        (node.body[0].lineno, last_line(node.body[-1])),
+                        (_number(start[1]) or 0) < 0,
                     ),
                     loop,
                 )
@@ -110,6 +117,26 @@ def _is_gain(tree: SourceTree, score: ast.expr, node: ast.If) -> bool:
     moved = {tree.key_of(target) for target, _ in tree.assignments if node in tree.around(target)}
     sources = [value for target, value in tree.assignments if tree.key_of(target) == key]
     return any(tree.key_of(name) in moved - {None} for value in sources for name in ast.walk(value))
+
+
+def _is_change(tree: SourceTree, score: ast.expr, loop: Loop) -> bool:
+    """Whether a score is the difference to its value of the round before, of which only the sign counts."""
+    key = tree.key_of(score)
+    if key is None:
+        return False
+    kept = [(target, value) for target, value in tree.assignments if loop in tree.around(target)]
+    values = [value for target, value in kept if tree.key_of(target) == key]
+    for node in (each for value in values for each in ast.walk(value)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            sides = _names(tree, node.left), _names(tree, node.right)
+            for before, now in (sides, sides[::-1]):
+                if any(tree.key_of(target) in before and now & _names(tree, value) for target, value in kept):
+                    return True
+    return False
+
+
+def _names(tree: SourceTree, value: ast.expr) -> set[Key]:
+    return {key for each in ast.walk(value) if (key := tree.key_of(each)) is not None}
 
 
 def _is_count(node: ast.AugAssign) -> bool:

@@ -37,7 +37,7 @@ class LinesThatRan:
         times = _times(tree, loop)
         if times is not None:
             return times >= _TWICE
-        for first, last in _own_statements(loop):
+        for first, last in own_statements(loop):
             rows = self.rows_in(first, last)
             lines = (self._flow.line_of(row) for row in rows if self._flow.log.calls[row].kind == "backward")
             own = [line for line in lines if line is not None and first <= line.line <= last]
@@ -70,7 +70,7 @@ def _times(tree: SourceTree, loop: Loop) -> int | None:
     return len(range(*known)) if len(known) == len(numbers) and all(known[2:]) and known else None
 
 
-def _own_statements(loop: Loop) -> list[tuple[int, int]]:
+def own_statements(loop: Loop) -> list[tuple[int, int]]:
     """The first and last lines of the statements in a loop that no other loop or function in it repeats."""
     waiting: list[ast.stmt] = list(loop.body)
     found = list[tuple[int, int]]()

@@ -80,8 +80,14 @@ def numbers_of_batches(tree: SourceTree, value: ast.AST) -> Iterator[ast.AST]:
     for part in what_it_is_made_of(tree, value, batches):
         for node in ast.walk(part):
             is_named = isinstance(node, (ast.Name, ast.Attribute)) and is_read(node) and _last(node) in batches
+            is_named = is_named and not _is_indexed(tree, node)
             if is_named or (isinstance(node, ast.BinOp) and _is_number_of_batches(node, sizes)):
                 yield node
+
+
+def _is_indexed(tree: SourceTree, node: ast.AST) -> bool:
+    """Whether one of its elements is read, which is no number of them."""
+    return getattr(tree.parent(node), "value", None) is node and isinstance(tree.parent(node), ast.Subscript)
 
 
 def what_it_is_made_of(tree: SourceTree, value: ast.AST, known: set[str] | None = None) -> Iterator[ast.AST]:

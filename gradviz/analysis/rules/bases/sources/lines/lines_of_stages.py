@@ -1,0 +1,68 @@
+"""Whether a call runs once for each of several things that a program goes through: tasks, sets of data, stages.
+
+>>> tree = SourceTree(dict(enumerate('''for task in tasks:
+...     learn(task)
+... for epoch in range(9):
+...     learn(data)
+... for epoch, rate in enumerate([0.1, 0.01]):
+...     learn(data)'''.splitlines(), start=1)))
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line)] for line in (2, 4, 6)]
+[[True], [False], [False]]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import callers
+from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name, tree_of
+
+_COUNTS = frozenset({"range", "trange", "count", "arange", "linspace", "logspace"})
+_WRAP = frozenset({"enumerate", "tqdm", "zip", "list", "reversed", "track", "iter"})
+_DEEP = 2
+_LITERALS = (ast.List, ast.Tuple, ast.Set)
+
+
+def is_made_for_each_thing(case: Case, call: int) -> bool:
+    """Whether only one loop repeats a call, in its function or in those that called it, and goes through things of
+    which each may need its own: not through epochs, nor through numbers."""
+    found = list[tuple[SourceTree, Loop]]()
+    for line in callers(case.dataflow, call):
+        lines = case.capture.sources.get(line.file, {})
+        if line.line in lines:
+            tree = tree_of(lines)
+            found += [(tree, loop) for loop in loops_at(tree, line.line)]
+    return len(found) == 1 and goes_through_things(*found[0])
+
+
+def loops_at(tree: SourceTree, line: int) -> list[Loop]:
+    """The loops of the same function that repeat the calls at a line."""
+    calls = [node for node in tree.nodes if isinstance(node, ast.Call)]
+    here = next((node for node in calls if node.lineno <= line <= (node.end_lineno or 0)), None)
+    return [] if here is None else list(tree.loops_around(here))
+
+
+def goes_through_things(tree: SourceTree, loop: Loop) -> bool:
+    """Whether a loop has a variable that stands for something else than a number."""
+    if isinstance(loop, ast.While):
+        return False
+    return not any(called_name(each) in _COUNTS or _are_numbers(each) for each in _gone_through(tree, loop.iter, _DEEP))
+
+
+def _gone_through(tree: SourceTree, value: ast.expr, deep: int) -> Iterator[ast.expr]:
+    """What a loop goes through, also in ``enumerate()`` and behind the name of a variable; ``range()`` only alone."""
+    key = tree.key_of(value)
+    if called_name(value) in _WRAP and isinstance(value, ast.Call):
+        several = [part for each in value.args for part in _gone_through(tree, each, deep)]
+        yield from (each for each in several if len(value.args) == 1 or called_name(each) not in _COUNTS)
+    elif key is None or not deep:
+        yield value
+    else:
+        given = [each for target, each in tree.assignments if tree.key_of(target) == key]
+        yield from (part for each in given for part in _gone_through(tree, each, deep - 1))
+
+
+def _are_numbers(value: ast.expr) -> bool:
+    return isinstance(value, _LITERALS) and all(isinstance(each, ast.Constant) for each in value.elts)
