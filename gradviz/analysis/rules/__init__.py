@@ -74,6 +74,8 @@ from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
+from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
+from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.likelihoods.divergence_turned_around import DivergenceTurnedAround
@@ -603,6 +605,7 @@ RULES: tuple[type[Rule], ...] = (
     LoadedAndOtherScored,
     ResidualOfTheInput,
     WorstPlansKept,
+    PaddingRowDrawn,
     SlidesOverFeatures,
     BestInsteadOfTaken,
     DistancesAsScores,
@@ -618,6 +621,7 @@ RULES: tuple[type[Rule], ...] = (
     LoopDataUnread,
     ScheduleToldALoss,
     ProductsAcrossImages,
+    GainsStartAtZero,
     PenaltySubtracted,
     DecayOutweighs,
     ScheduleMadeAnew,
