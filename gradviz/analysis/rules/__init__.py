@@ -57,6 +57,7 @@ from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEnco
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
 from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
+from gradviz.analysis.rules.fields.integers_wrap_around import IntegersWrapAround
 from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
@@ -605,6 +606,7 @@ RULES: tuple[type[Rule], ...] = (
     LoadedAndOtherScored,
     ResidualOfTheInput,
     WorstPlansKept,
+    IntegersWrapAround,
     PaddingRowDrawn,
     SlidesOverFeatures,
     BestInsteadOfTaken,

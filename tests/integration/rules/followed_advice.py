@@ -82,6 +82,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV861": (("cost.topk(k, largest=False)", (("cost.topk(8)", "cost.topk(8, largest=False)"),)),),
+    "GV862": (
+        ("a.float() - b.float()", (("frames[:, 1] - frames[:, 0]", "frames[:, 1].float() - frames[:, 0].float()"),)),
+    ),
     "GV863": (
         (
             "embedding.weight[embedding.padding_idx].zero_()",
