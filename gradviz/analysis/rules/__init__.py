@@ -45,6 +45,7 @@ from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRank
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
+from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
 from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
@@ -608,6 +609,7 @@ RULES: tuple[type[Rule], ...] = (
     WorstPlansKept,
     IntegersWrapAround,
     PaddingRowDrawn,
+    FailuresNeverForgotten,
     SlidesOverFeatures,
     BestInsteadOfTaken,
     DistancesAsScores,

@@ -97,6 +97,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("a mask", (("embed(ids).sum", "(embed(ids) * (ids != 0).unsqueeze(-1)).sum"),)),
     ),
+    "GV864": (
+        ("bad_epochs = 0", (("        best = held_out\n", "        best = held_out\n        bad_epochs = 0\n"),)),
+    ),
     "GV880": (
         (
             "set only biases to zero",
