@@ -12,7 +12,7 @@ from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
 class FailuresNeverForgotten(Rule):
-    """The counter of early stopping is not set back where the score is better, so that it counts all bad epochs.
+    """The counter of early stopping is not set back where the score is better, and counts those of the whole run.
 
     What it finds
     -------------
@@ -79,8 +79,8 @@ class FailuresNeverForgotten(Rule):
         return self.finding(
             f"{counter.name} only ever rises: where {counter.best} is set to a better score, it is not set back to 0",
             symptom="none",
-            why="it counts the bad epochs of the whole run, and not those in a row, so training ends while scores that "
-            "go up and down still get better",
+            why="it counts epochs without progress over the whole run, and not those in a row, so training ends while "
+            "scores that go up and down still get better",
             fix=f"begin anew where the score is better: {counter.name} = 0",
             location=Location(file, counter.line),
             symptom_location=Location(file, counter.better),

@@ -39,10 +39,11 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
 
 
 def _change(values: list[ValueFacts | None]) -> bool:
-    """Whether most of them are others than those before. A program that goes through few batches in order, again and
-    again, has few different ones."""
+    """Whether most of them differ, or at least from those before: a program that goes through few batches in order,
+    again and again, has few different ones."""
+    different = len({each for each in values if each is not None})
     turns = sum(one != other for one, other in pairwise(values) if one is not None and other is not None)
-    return len({each for each in values if each is not None}) >= _MIN_DIFFERENT and turns * 2 > len(values) - 1
+    return different * 2 > len(values) or (different >= _MIN_DIFFERENT and turns * 2 > len(values) - 1)
 
 
 _MIN_DIFFERENT = 3
