@@ -46,6 +46,7 @@ from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
 from gradviz.analysis.rules.evaluation.copy_never_updated import CopyNeverUpdated
+from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
 from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
@@ -58,6 +59,7 @@ from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEnco
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
 from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
+from gradviz.analysis.rules.fields.integers_wrap_around import IntegersWrapAround
 from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
@@ -75,6 +77,8 @@ from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
+from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
+from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.likelihoods.divergence_turned_around import DivergenceTurnedAround
@@ -610,6 +614,9 @@ RULES: tuple[type[Rule], ...] = (
     LoadedAndOtherScored,
     ResidualOfTheInput,
     WorstPlansKept,
+    IntegersWrapAround,
+    PaddingRowDrawn,
+    FailuresNeverForgotten,
     SlidesOverFeatures,
     BestInsteadOfTaken,
     DistancesAsScores,
@@ -625,6 +632,7 @@ RULES: tuple[type[Rule], ...] = (
     LoopDataUnread,
     ScheduleToldALoss,
     ProductsAcrossImages,
+    GainsStartAtZero,
     ScoreOfLastBatch,
     CopyNeverUpdated,
     PenaltySubtracted,

@@ -82,6 +82,37 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV861": (("cost.topk(k, largest=False)", (("cost.topk(8)", "cost.topk(8, largest=False)"),)),),
+    "GV862": (
+        ("a.float() - b.float()", (("frames[:, 1] - frames[:, 0]", "frames[:, 1].float() - frames[:, 0].float()"),)),
+    ),
+    "GV863": (
+        (
+            "embedding.weight[embedding.padding_idx].zero_()",
+            (
+                (
+                    "std=0.1)\n",
+                    "std=0.1)\nwith torch.no_grad():\n    embed.weight[embed.padding_idx].zero_()\n",
+                ),
+            ),
+        ),
+        ("a mask", (("embed(ids).sum", "(embed(ids) * (ids != 0).unsqueeze(-1)).sum"),)),
+    ),
+    "GV864": (
+        ("bad_epochs = 0", (("        best = held_out\n", "        best = held_out\n        bad_epochs = 0\n"),)),
+    ),
+    "GV880": (
+        (
+            "set only biases to zero",
+            (
+                ("for p in model.parameters()", "for name, p in model.named_parameters()"),
+                ("    else:", '    elif name.endswith("bias"):'),
+            ),
+        ),
+        (
+            "nn.init.ones_(norm.weight)",
+            (("torch.nn.init.zeros_(p)\n", "pass\ntorch.nn.init.ones_(model[0].weight)\n"),),
+        ),
+    ),
     "GV860": (("residual = residual - code", (("residual = x - code", "residual = residual - code"),)),),
     "GV849": (
         ("2 * F.interpolate(flow, ...)", (("flow = torch.nn.functional.i", "flow = 2 * torch.nn.functional.i"),)),

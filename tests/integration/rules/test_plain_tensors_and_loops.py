@@ -187,6 +187,57 @@ def test_buffers_and_other_states_are_right(kept: str, mean: str, update: str, t
     assert "plain_tensor" not in {each.cause for each in alarms(script, tmp_path)}
 
 
+NORM = """
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {kept}
+
+    def forward(self, x):
+        if self.training:
+            mean = x.mean(0)
+            with torch.no_grad():
+                self.mean.{update}
+            return x - mean
+        return x - self.mean
+
+def build():
+    return nn.Sequential(nn.Linear(4, 4), Norm(), nn.Linear(4, 1))
+
+model, x = build(), torch.randn(64, 4) + 2
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for rows in torch.randperm(64).split(16):
+    loss = (model(x[rows]) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{after}
+optimizer = torch.optim.SGD(tuned.parameters(), lr=0.01)
+for rows in torch.randperm(64).split(16):
+    loss = (tuned(x[rows]) - 2).square().mean()"""
+RESTORED = "tuned = build()\ntuned.load_state_dict(model.state_dict())\ntuned.eval()"
+IN_PLACE = ("lerp_(mean, 0.1)", "mul_(0.9).add_(0.1 * mean.detach())", "copy_(0.9 * self.mean + 0.1 * mean)")
+
+
+@pytest.mark.parametrize("update", IN_PLACE)
+def test_averages_that_a_loaded_state_does_not_bring_are_told(update: str, tmp_path: Path) -> None:
+    script = NORM.format(kept="self.mean = torch.zeros(4)  # HERE", update=update, after=RESTORED)
+    assert_first_alarm(HEAD + script + TRAIN, "plain_tensor", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kept", "after"),
+    [
+        ('self.register_buffer("mean", torch.zeros(4))', RESTORED),
+        ("self.mean = torch.zeros(4)", "tuned = model"),
+        ("self.mean = torch.zeros(4)", "tuned = build()"),
+    ],
+)
+def test_averages_that_are_at_hand_are_left_alone(kept: str, after: str, tmp_path: Path) -> None:
+    script = HEAD + NORM.format(kept=kept, update=IN_PLACE[0], after=after) + TRAIN
+    assert "plain_tensor" not in {each.cause for each in alarms(script, tmp_path)}
+
+
 SEVERAL = """
 class Filter(nn.Module):
     def __init__(self):

@@ -37,7 +37,7 @@ class PlainTensor(Rule):
     random (nothing trains or saves these numbers), or if it changes nothing (zeros that are added, ones that are
     multiplied), and an error if it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on
     purpose. Of the tensors that the program changes itself, only running averages of means and deviations are told, as
-    a warning.
+    a warning, also where one module averages them, and another of the class, which got its parameters, begins anew.
 
     Why it matters
     --------------
@@ -105,8 +105,7 @@ class PlainTensor(Rule):
             rows = list(uses[tensor].values())
             if name is None or len(rows) < _MIN_STEPS:
                 continue
-            changes = _changes(case, tensor)
-            if changes and not all(_averages_data(case.dataflow, tensor, row) for row in changes):
+            if _changes(case, tensor) and not _is_average(case, tensor):
                 continue
             made = case.dataflow.log.tensors[tensor].producer
             if made is not None and uses_as_noise(case, made):
@@ -122,7 +121,7 @@ class PlainTensor(Rule):
         made = flow.log.tensors[tensor].producer
         location = None if made is None else location_of_call(flow, made)
         dead = tuple(dict.fromkeys(name for zero in _zeros_of(case, location) for name in zero.leaves))
-        is_average = bool(_changes(case, tensor))
+        is_average = bool(_changes(case, tensor)) or (made is not None and _is_average_elsewhere(case, tensor, made))
         role, severity = (_AVERAGE, "warning") if is_average else _role_of(case, tensor, row)
         return self.finding(
             f"self.{name} is a plain tensor, neither a parameter nor a buffer"
@@ -196,13 +195,35 @@ def _changes(case: Case, tensor: int) -> list[int]:
     return [row for row in case.dataflow.changes(tensor, -1, len(case.dataflow.log.calls)) if row > steps[0]]
 
 
+def _is_average(case: Case, tensor: int) -> bool:
+    changes = _changes(case, tensor)
+    return bool(changes) and all(_averages_data(case.dataflow, tensor, row) for row in changes)
+
+
+def _is_average_elsewhere(case: Case, tensor: int, made: int) -> bool:
+    """Whether another module of the class, made before, averaged data in the attribute that this one has as it was
+    made: a state that was loaded brought the parameters, and not that."""
+    calls = case.dataflow.log.calls
+    others = [
+        use.tensor
+        for row in case.dataflow.rows_of_function(calls[made].function)
+        if row < made and calls[row].call_site is not None and _line(case, row) == _line(case, made)
+        for use in calls[row].outputs
+    ]
+    return any(_is_average(case, other) for other in others if other != tensor)
+
+
+def _line(case: Case, row: int) -> Location | None:
+    return location_of_call(case.dataflow, row)
+
+
 def _averages_data(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether a call moves a tensor a part of the way to a mean or a deviation of data, as running statistics do."""
     call = flow.log.calls[row]
     name = plain_name(call.function)
     if name == "mul":
         return len(call.inputs) == 1
-    if name not in ("lerp", "add", "copy", "sub") or call.live_inputs:
+    if name not in ("lerp", "add", "copy", "sub") or (call.live_inputs and call.grad_mode == "enabled"):
         return False
     others = [use for use in call.inputs if use.tensor != tensor]
     above = [
@@ -216,4 +237,4 @@ def _averages_data(flow: Dataflow, tensor: int, row: int) -> bool:
 
 
 def _is_statistic(call: Call) -> bool:
-    return plain_name(call.function) in _STATISTICS and not call.live_inputs
+    return plain_name(call.function) in _STATISTICS

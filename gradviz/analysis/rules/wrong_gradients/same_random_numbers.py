@@ -76,7 +76,9 @@ class SameRandomNumbers(Rule):
         for rows in draws.values():
             if len(rows) < _MIN_DRAWS or 2 * len(rows) < len(steps):
                 continue
-            location = _seeding_line(case, rows[-1])
+            drawn, location = location_of_call(flow, rows[-1]), _seeding_line(case, rows[-1])
+            if location == drawn and "generator=" not in (case.source_line(drawn) or ""):
+                location = line_that_seeds_all(case, rows) or drawn
             if location not in told and _are_the_same(case, rows) and _is_noise(case, rows):
                 told.add(location)
                 yield self._finding(case, rows, location)

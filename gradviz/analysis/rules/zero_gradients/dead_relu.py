@@ -33,7 +33,10 @@ class DeadRelu(ZeroGradientRule):
 
     code = "GV202"
     name = "dead_relu"
-    yields_to = ("vanishing_chain", "straight_through_reversed", "target_never_reached", "normalized_alone")
+    yields_to = (
+        "vanishing_chain", "straight_through_reversed", "target_never_reached", "normalized_alone",
+        "gains_start_at_zero",
+    )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         return f"every unit of {operation}() is dead, its input is {operand_words(zero)}"

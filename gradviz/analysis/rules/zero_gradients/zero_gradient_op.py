@@ -44,7 +44,7 @@ class ZeroGradientOp(ZeroGradientRule):
     name = "zero_gradient_op"
     yields_to = (
         "one_direction_only", "first_step_only", "second_derivative_zero", "straight_through_reversed",
-        "same_derivative_twice", "target_never_reached", "normalized_alone",
+        "same_derivative_twice", "target_never_reached", "normalized_alone", "gains_start_at_zero",
     )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
@@ -36,7 +37,18 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
         for each in same_line
         if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
     ]
-    return len({each for each in values if each is not None}) * 2 > len(values)
+    return _change(values)
+
+
+def _change(values: list[ValueFacts | None]) -> bool:
+    """Whether most of them differ, or at least from those before: a program that goes through few batches in order,
+    again and again, has few different ones."""
+    different = len({each for each in values if each is not None})
+    turns = sum(one != other for one, other in pairwise(values) if one is not None and other is not None)
+    return different * 2 > len(values) or (different >= _MIN_DIFFERENT and turns * 2 > len(values) - 1)
+
+
+_MIN_DIFFERENT = 3
 
 
 def _is_of_parameters_alone(case: Case, tensor: int, row: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from bisect import bisect_left
 from collections import defaultdict
@@ -10,12 +11,13 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, last_line, tree_of
 from gradviz.analysis.rules.bases.unread_names import function_around
 
 MIN_NUMBERS = 8
 """Fewer may have the same extremes by chance, or be a setting that is drawn."""
 _MIN_TIMES = 2
-_SEEDS_ALL = re.compile(r"\b(torch\.manual_seed|seed_everything|set_seed|seed_all)\(")
+_SEED_ALL = (r"torch\.manual_seed", "seed_everything", "set_seed", "seed_all")
 
 
 def rows_of_one_optimizer(flow: Dataflow, rows: list[int]) -> list[int]:
@@ -42,13 +44,31 @@ def different_draws(flow: Dataflow, rows: list[int]) -> int | None:
 
 
 def line_that_seeds_all(case: Case, rows: list[int]) -> Location | None:
-    """The line that seeds torch in a function in which something was computed between two draws."""
+    """The line that seeds torch in a function in which something was computed between two draws; in a loop, if any
+    does."""
     flow = case.dataflow
     between = {location_of_call(flow, row) for row in range(rows[0] + 1, rows[-1])} - {None}
+    found = list[tuple[bool, Location]]()
     for file, lines in case.capture.sources.items():
-        for number in (number for number, text in lines.items() if _SEEDS_ALL.search(text)):
+        tree = tree_of(lines)
+        loops = [range(node.lineno, last_line(node) + 1) for node in tree.nodes if isinstance(node, LOOPS)]
+        seeds = re.compile(rf"\b({'|'.join((*_SEED_ALL, *_functions_that_seed(tree)))})\(")
+        for number, text in lines.items():
+            if not seeds.search(text) or text.lstrip().startswith("def "):
+                continue
             around = function_around(lines, number)
             ran = (each.line for each in between if each is not None and each.file == file)
             if around is not None and lines[number].startswith((" ", "\t")) and any(line in around for line in ran):
-                return Location(file, number)
-    return None
+                found.append((any(number in loop for loop in loops), Location(file, number)))
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+def _functions_that_seed(tree: SourceTree) -> list[str]:
+    """The names of functions of the program that do nothing but seed, as a helper for all libraries does."""
+    return [
+        re.escape(node.name)
+        for node in tree.nodes
+        if isinstance(node, ast.FunctionDef)
+        and any(called_name(each) == "manual_seed" for each in ast.walk(node))
+        and not any(isinstance(each, ast.Return) and each.value is not None for each in ast.walk(node))
+    ]

@@ -1,0 +1,87 @@
+"""Seeds that a training sets again and again, and those that it sets once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+START = (
+    HEAD
+    + """
+import random
+model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+data = torch.randn(32, 4)
+def fix_everything(number):
+    random.seed(number)
+    torch.manual_seed(number)
+def loss_of(x):
+    noise = torch.randn_like(x)
+    level = torch.rand(len(x), 1)
+    return F.mse_loss(model(level.sqrt() * x + (1 - level).sqrt() * noise), noise)
+"""
+)
+FAULTY = {
+    "four batches in order, over and over": """
+for step in range(12):
+    torch.manual_seed(0)  # HERE
+    loss = loss_of(data[step % 4 * 8 : step % 4 * 8 + 8])
+"""
+    + TRAIN,
+    "a helper that is also called before": """
+def train():
+    fix_everything(1)
+    for epoch in range(3):
+        for x in data.split(8):
+            fix_everything(1)  # HERE
+            loss = loss_of(x)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+train()
+""",
+}
+HEALTHY = {
+    "one seed for all": """
+fix_everything(1)
+for step in range(12):
+    loss = loss_of(data[step % 4 * 8 : step % 4 * 8 + 8])
+"""
+    + TRAIN,
+    "a seed of its own for each step": """
+for step in range(12):
+    fix_everything(step)
+    loss = loss_of(data[step % 4 * 8 : step % 4 * 8 + 8])
+"""
+    + TRAIN,
+    "one batch that is to be learned by heart": """
+for step in range(12):
+    fix_everything(1)
+    loss = loss_of(data[:8])
+"""
+    + TRAIN,
+    "two models from one seed": """
+for width in (8, 16):
+    fix_everything(1)
+    model = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 4))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for x in data.split(8):
+        loss = loss_of(x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_seed_in_the_loop_is_told_where_it_stands(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(START + FAULTY[name], "same_random_numbers", tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_other_seeds_are_left_alone(name: str, tmp_path: Path) -> None:
+    assert not alarms(START + HEALTHY[name], tmp_path)
