@@ -108,3 +108,66 @@ def test_an_inverted_mask_with_positions_beside_it_is_told_where_it_is_compared(
 def test_masks_with_positions_beside_them_are_left_alone(name: str, tmp_path: Path) -> None:
     mask, attend = RIGHT_WAY_ROUND[name]
     assert alarms(ENCODER.format(mask=mask, attend=attend), tmp_path) == []
+
+
+POLICY = (
+    HEAD
+    + """
+from torch.distributions import Independent, Normal
+policy, critic = nn.Linear(4, 4), nn.Linear(6, 1).requires_grad_(False)
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+for step in range(4):
+    states = torch.randn(8, 4)
+    mean, log_std = policy(states).chunk(2, dim=1)
+    std = log_std.exp()
+    {score}
+    loss = (0.2 * score - critic(torch.cat([states, action], dim=1))[:, 0]).mean()
+"""
+    + TRAIN
+)
+SCORES_OF_ACTIONS = {
+    "a distribution": """
+    normal = Normal(mean, std)
+    action = normal.rsample().tanh()
+    score = normal.log_prob(action).sum(-1)  # HERE
+""",
+    "several numbers, with the slope": """
+    normal = Independent(Normal(mean, std), 1)
+    action = torch.tanh(normal.rsample())
+    score = normal.log_prob(action) - torch.log(1 - action.pow(2) + 1e-6).sum(-1)  # HERE
+""",
+    "by hand": """
+    u = mean + std * torch.randn_like(mean)
+    action = torch.tanh(u)
+    score = (-0.5 * ((action - mean) / std) ** 2 - log_std).sum(-1)  # HERE
+""",
+}
+SCORES_OF_SAMPLES = {
+    "a distribution": """
+    normal = Normal(mean, std)
+    u = normal.rsample()
+    action = u.tanh()
+    score = (normal.log_prob(u) - torch.log(1 - action.pow(2) + 1e-6)).sum(-1)
+""",
+    "a mean that is squashed before": """
+    normal = Normal(mean.tanh(), std)
+    action = normal.rsample()
+    score = normal.log_prob(action).sum(-1)
+""",
+    "an action that is drawn, and another one that is squashed": """
+    normal = Normal(mean, std)
+    action = torch.tanh(mean)
+    score = normal.log_prob(action.detach() + 0.1 * torch.randn(8, 2)).sum(-1)
+""",
+}
+
+
+@pytest.mark.parametrize("name", SCORES_OF_ACTIONS)
+def test_the_log_probability_of_what_tanh_returned_is_told(name: str, tmp_path: Path) -> None:
+    script = POLICY.format(score=SCORES_OF_ACTIONS[name].strip())
+    assert_first_alarm(script, "squash_not_counted", tmp_path)
+
+
+@pytest.mark.parametrize("name", SCORES_OF_SAMPLES)
+def test_log_probabilities_of_samples_are_left_alone(name: str, tmp_path: Path) -> None:
+    assert alarms(POLICY.format(score=SCORES_OF_SAMPLES[name].strip()), tmp_path) == []
