@@ -142,6 +142,10 @@ SCORES_OF_ACTIONS = {
     score = (-0.5 * ((action - mean) / std) ** 2 - log_std).sum(-1)  # HERE
 """,
 }
+SCORES_OF_ACTIONS["a loss"] = """
+    action = torch.addcmul(mean, std, torch.randn_like(mean)).tanh()
+    score = -F.gaussian_nll_loss(mean, action, std.square(), reduction="none").sum(-1)  # HERE
+"""
 SCORES_OF_SAMPLES = {
     "a distribution": """
     normal = Normal(mean, std)

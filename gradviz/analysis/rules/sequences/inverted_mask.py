@@ -79,7 +79,9 @@ class InvertedMask(Rule):
             if hides and _may_be_choices(case, call, origin[0]):
                 continue
             told.add(call.call_site)
-            yield self._finding(case, row, origin[0], hides, is_joined=_is_joined(flow, mask.row, mask.tensor))
+            yield self._finding(
+                case, row, origin[0], hides, is_joined=_is_joined(flow, mask.row, mask.tensor, hides=hides)
+            )
         for rows in calls_in_training(flow, _SELECTS):
             compared = _padding_counted(flow, rows[-1])
             if compared is not None:
@@ -154,13 +156,14 @@ def _origin(case: Case, row: int, mask: int) -> tuple[int, bool] | None:
     return None
 
 
-def _is_joined(flow: Dataflow, row: int, mask: int) -> bool:
-    """Whether positions were put beside those that a comparison is about: they would be inverted with the mask."""
+def _is_joined(flow: Dataflow, row: int, mask: int, *, hides: bool) -> bool:
+    """Whether a comparison has other positions beside it whose mask is right: to invert all of it would hide them."""
     for _, call in flow.makers(mask, row, _MAX_FOLLOWED):
-        if plain_name(call.function) in _COMPARED:
+        name = plain_name(call.function)
+        if name in _COMPARED or name in _NOT:
             break
-        if plain_name(call.function) in ("pad", "cat"):
-            return True
+        if name in ("pad", "cat"):
+            return bool(name == "cat" or call.scalars.get("value", call.scalars.get("3"))) != hides
     return False
 
 
