@@ -247,6 +247,7 @@ from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsO
 from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
+from gradviz.analysis.rules.similarities.logarithm_as_factor import LogarithmAsFactor
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
 from gradviz.analysis.rules.similarities.negative_preferred import NegativePreferred
@@ -618,6 +619,7 @@ RULES: tuple[type[Rule], ...] = (
     LoopDataUnread,
     ScheduleToldALoss,
     ProductsAcrossImages,
+    LogarithmAsFactor,
     PenaltySubtracted,
     DecayOutweighs,
     ScheduleMadeAnew,

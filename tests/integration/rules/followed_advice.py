@@ -219,6 +219,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("StepLR(optimizer, 2, 0.5)", "ReduceLROnPlateau(optimizer, factor=0.5, patience=2)"),),
         ),
     ),
+    "GV884": (("scale.exp()", (("cross_entropy(scale *", "cross_entropy(scale.exp() *"),)),),
     "GV886": (("loss + 0.01 * penalty", (("- 0.01 * penalty", "+ 0.01 * penalty"),)),),
     "GV887": (("weight_decay=0.0005", (("weight_decay=0.5", "weight_decay=0.0005"),)),),
     "GV888": (
