@@ -230,6 +230,7 @@ from gradviz.analysis.rules.sequences.padding_mask_unused import PaddingMaskUnus
 from gradviz.analysis.rules.sequences.padding_read_later import PaddingReadLater
 from gradviz.analysis.rules.sequences.path_above_sum import PathAboveSum
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
+from gradviz.analysis.rules.sequences.positions_start_again import PositionsStartAgain
 from gradviz.analysis.rules.sequences.rotary_pairs import RotaryPairs
 from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
@@ -620,6 +621,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleToldALoss,
     ProductsAcrossImages,
     LogarithmAsFactor,
+    PositionsStartAgain,
     PenaltySubtracted,
     DecayOutweighs,
     ScheduleMadeAnew,
