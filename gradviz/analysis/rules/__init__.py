@@ -58,6 +58,7 @@ from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotR
 from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
+from gradviz.analysis.rules.fields.residuals_cancel import ResidualsCancel
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
@@ -626,6 +627,7 @@ RULES: tuple[type[Rule], ...] = (
     DecayOutweighs,
     ScheduleMadeAnew,
     LossesLeftBehind,
+    ResidualsCancel,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,
