@@ -223,6 +223,7 @@ from gradviz.analysis.rules.schedules.warmup_never_ends import WarmupNeverEnds
 from gradviz.analysis.rules.sequences.flattened_otherwise import FlattenedOtherwise
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
+from gradviz.analysis.rules.sequences.level_not_restored import LevelNotRestored
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
 from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
@@ -628,6 +629,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleMadeAnew,
     LossesLeftBehind,
     ResidualsCancel,
+    LevelNotRestored,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,
