@@ -90,3 +90,10 @@ def test_one_more_label_than_the_mask_hides_is_told(hidden: str, tmp_path: Path)
 def test_labels_that_the_mask_hides_are_right(hidden: str, labels: str, tmp_path: Path) -> None:
     found = alarms(HEAD + MASKED_MODEL.format(hidden=hidden, labels=labels) + TRAIN, tmp_path)
     assert "end_of_sequences_ignored" not in {each.cause for each in found}
+
+
+def test_ids_that_begin_sequences_and_pad_them_are_right(tmp_path: Path) -> None:
+    script = MASKED_MODEL.format(hidden=HIDDEN[0], labels="labels[labels == PAD] = -100")
+    script = script.replace("torch.cat([torch.randint(1, 19, (n,)), torch.tensor([END])])",
+                            "torch.cat([torch.tensor([END]), torch.randint(1, 19, (n,))])")  # fmt: skip
+    assert "end_of_sequences_ignored" not in {each.cause for each in alarms(HEAD + script + TRAIN, tmp_path)}

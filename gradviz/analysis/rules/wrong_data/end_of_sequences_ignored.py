@@ -181,7 +181,21 @@ def _fill_of_one_more(flow: Dataflow, rows: list[int]) -> _Fill | None:
             if _equal_to_id(flow, fill.test) - shape[0] not in hidden:
                 return None
             found.append(fill)
-    return found[0] if len({flow.step_before(each.row) for each in found}) >= _MIN_BATCHES else None
+    is_often = len({flow.step_before(each.row) for each in found}) >= _MIN_BATCHES
+    return found[0] if is_often and any(_are_all_at_end(flow, each) for each in found) else None
+
+
+def _are_all_at_end(flow: Dataflow, fill: _Fill) -> bool:
+    """Whether all ids that are the compared one stand at the ends of rows: none begins a sequence."""
+    since, until = flow.step_before(fill.row), flow.next_of_kind("step", fill.row)
+    known = (
+        padding
+        for row in flow.rows_of_function(_LOOKUP)
+        if since <= row < until
+        for padding in flow.log.calls[row].padding.values()
+    )
+    count = _equal_to_id(flow, fill.test)
+    return any(each.value == fill.value and each.is_at_end and each.count == count for each in known)
 
 
 def _equal_to_id(flow: Dataflow, test: int) -> int:
