@@ -61,6 +61,8 @@ from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossI
 from gradviz.analysis.rules.fields.residuals_cancel import ResidualsCancel
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
+from gradviz.analysis.rules.forecasts.level_not_restored import LevelNotRestored
+from gradviz.analysis.rules.forecasts.positions_start_again import PositionsStartAgain
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
@@ -223,7 +225,6 @@ from gradviz.analysis.rules.schedules.warmup_never_ends import WarmupNeverEnds
 from gradviz.analysis.rules.sequences.flattened_otherwise import FlattenedOtherwise
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
-from gradviz.analysis.rules.sequences.level_not_restored import LevelNotRestored
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
 from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
@@ -232,7 +233,6 @@ from gradviz.analysis.rules.sequences.padding_mask_unused import PaddingMaskUnus
 from gradviz.analysis.rules.sequences.padding_read_later import PaddingReadLater
 from gradviz.analysis.rules.sequences.path_above_sum import PathAboveSum
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
-from gradviz.analysis.rules.sequences.positions_start_again import PositionsStartAgain
 from gradviz.analysis.rules.sequences.rotary_pairs import RotaryPairs
 from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp

@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.unit_vectors import is_cosine, is_normalized
+from gradviz.analysis.rules.bases.losses.scales.unit_vectors import is_cosine, is_normalized
 from gradviz.graph.call_log import Call
 
 

@@ -13,8 +13,8 @@ from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lin
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.unit_vectors import are_normalized
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training
+from gradviz.analysis.rules.bases.losses.scales.unit_vectors import are_normalized
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call
 
