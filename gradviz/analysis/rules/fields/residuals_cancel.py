@@ -66,7 +66,7 @@ class ResidualsCancel(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         for row, call in calls_named(flow, frozenset({"mean"})):
-            if call.call_site in told or not call.live_inputs or not flow.has_step_after(row):
+            if call.call_site in told or not (call.live_inputs and call.outputs) or not flow.has_step_after(row):
                 continue
             bent = _bent_later(flow, row, call)
             if bent is not None and _is_residual(flow, call.inputs[0].tensor, row):

@@ -119,7 +119,12 @@ def _growths(flow: Dataflow) -> Iterator[tuple[_Growth, _Growth]]:
         grown = [axis for axis, pair in enumerate(zip(kept, new, strict=False)) if pair[0] != pair[1]]
         dtype = flow.log.tensors[call.outputs[0].tensor].facts.dtype
         axis = call.scalars.get("1", call.scalars.get("dim", 0))
-        if len(kept) < _MIN_AXES or type(axis) is not int or not dtype.startswith(("float", "bfloat")):
+        if (
+            len(kept) != len(new)
+            or len(kept) < _MIN_AXES
+            or type(axis) is not int
+            or not dtype.startswith(("float", "bfloat"))
+        ):
             continue
         axis %= len(kept)
         if grown not in ([], [axis]) or axis == 0 or new[axis] != 1:

@@ -177,8 +177,7 @@ def _fill_of_one_more(flow: Dataflow, rows: list[int]) -> _Fill | None:
         ignored = flow.log.calls[row].scalars.get("ignore_index", IGNORED_CLASS)
         for fill in _fills(flow, row, ignored):
             shape = shape_of(flow, flow.log.calls[fill.test].inputs[0].tensor)
-            hidden = _hidden(flow, row, shape) if len(shape) == _AXES else set[int]()
-            if _equal_to_id(flow, fill.test) - shape[0] not in hidden:
+            if len(shape) != _AXES or _equal_to_id(flow, fill.test) - shape[0] not in _hidden(flow, row, shape):
                 return None
             found.append(fill)
     is_often = len({flow.step_before(each.row) for each in found}) >= _MIN_BATCHES
