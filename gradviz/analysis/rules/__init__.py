@@ -61,8 +61,11 @@ from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
 from gradviz.analysis.rules.fields.integers_wrap_around import IntegersWrapAround
 from gradviz.analysis.rules.fields.products_across_images import ProductsAcrossImages
+from gradviz.analysis.rules.fields.residuals_cancel import ResidualsCancel
 from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeatures
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
+from gradviz.analysis.rules.forecasts.level_not_restored import LevelNotRestored
+from gradviz.analysis.rules.forecasts.positions_start_again import PositionsStartAgain
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
@@ -257,6 +260,7 @@ from gradviz.analysis.rules.settings.steps_too_small import StepsTooSmall
 from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
+from gradviz.analysis.rules.similarities.logarithm_as_factor import LogarithmAsFactor
 from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
 from gradviz.analysis.rules.similarities.negative_preferred import NegativePreferred
@@ -635,10 +639,14 @@ RULES: tuple[type[Rule], ...] = (
     GainsStartAtZero,
     ScoreOfLastBatch,
     CopyNeverUpdated,
+    LogarithmAsFactor,
+    PositionsStartAgain,
     PenaltySubtracted,
     DecayOutweighs,
     ScheduleMadeAnew,
     LossesLeftBehind,
+    ResidualsCancel,
+    LevelNotRestored,
     ClippedToNothing,
     StepsTooSmall,
     LeftAtOnce,

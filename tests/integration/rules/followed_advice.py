@@ -250,6 +250,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("StepLR(optimizer, 2, 0.5)", "ReduceLROnPlateau(optimizer, factor=0.5, patience=2)"),),
         ),
     ),
+    "GV884": (("scale.exp()", (("cross_entropy(scale *", "cross_entropy(scale.exp() *"),)),),
+    "GV885": (("torch.arange(past, past + x.size(1))", (("torch.arange(token", "torch.arange(t, t + token"),)),),
+    "GV890": (("(residual ** 2).mean()", (("residual.mean() ** 2", "(residual ** 2).mean()"),)),),
+    "GV891": (
+        ("bring the forecast back", (("model(window - level)", "model(window - level) + level"),)),
+        ("take the same away from the targets", (("(forecast, future)", "(forecast, future - level)"),)),
+    ),
     "GV886": (("loss + 0.01 * penalty", (("- 0.01 * penalty", "+ 0.01 * penalty"),)),),
     "GV887": (("weight_decay=0.0005", (("weight_decay=0.5", "weight_decay=0.0005"),)),),
     "GV888": (

@@ -87,3 +87,55 @@ def test_an_augmentation_of_one_side_is_told(script: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("script", HEALTHY)
 def test_an_augmentation_of_both_sides_is_right(script: str, tmp_path: Path) -> None:
     assert "augmented_apart" not in {each.cause for each in alarms(HEAD + script + TRAIN, tmp_path)}
+
+
+POINTS = """
+import random
+random.seed(1)
+net = nn.Sequential(nn.Conv2d(2, 8, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 25, 4), nn.Sigmoid())
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+stored, corners = torch.randn(32, 2, 12, 12), torch.rand(32, 2, 2)
+for step in range(12):
+    rows = torch.randint(0, 32, (8,))
+    x, y = stored[rows], corners[rows]
+    {flip}
+    points = net(x).view(-1, 2, 2)
+    {more}
+    loss = F.smooth_l1_loss(points, y)"""
+LEFT_BEHIND = {
+    "by a mask": "chosen = (torch.rand(8) < 0.5).view(-1, 1, 1, 1)\n    x = torch.where(chosen, x.flip(-1), x)  # HERE",
+    "in place": "chosen = torch.randint(0, 2, (8,)).bool()\n    x[chosen] = x[chosen].flip(3)  # HERE",
+    "all of a batch": "if random.random() < 0.5:\n        x = torch.flip(x, dims=[-1])  # HERE",
+}
+TAKEN_ALONG = {
+    "by a mask": (
+        "chosen = torch.rand(8) < 0.5\n    x = torch.where(chosen[:, None, None, None], x.flip(-1), x)\n"
+        "    y = torch.where(chosen[:, None, None], torch.stack([1 - y[..., 0], y[..., 1]], -1), y)",
+        "pass",
+    ),
+    "in place": (
+        "chosen = torch.rand(8) < 0.5\n    x[chosen] = x[chosen].flip(3)\n    y[chosen, :, 0] = 1 - y[chosen, :, 0]",
+        "pass",
+    ),
+    "all of a batch": (
+        "if random.random() < 0.5:\n        x = x.flip(-1)\n        y = torch.stack([1 - y[..., 0], y[..., 1]], -1)",
+        "pass",
+    ),
+    "turned back": (
+        "chosen = torch.rand(8) < 0.5\n    x = torch.where(chosen[:, None, None, None], x.flip(-1), x)",
+        "points = torch.where(chosen[:, None, None], points * torch.tensor([-1, 1]) + torch.tensor([1, 0]), points)",
+    ),
+    "always": ("x = x.flip(-1)", "pass"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_BEHIND)
+def test_points_that_stay_where_they_were_are_told(name: str, tmp_path: Path) -> None:
+    script = HEAD + POINTS.format(flip=LEFT_BEHIND[name], more="pass") + TRAIN
+    assert_first_alarm(script, "augmented_apart", tmp_path)
+
+
+@pytest.mark.parametrize("name", TAKEN_ALONG)
+def test_points_that_are_flipped_with_their_pictures_are_right(name: str, tmp_path: Path) -> None:
+    flip, more = TAKEN_ALONG[name]
+    assert alarms(HEAD + POINTS.format(flip=flip, more=more) + TRAIN, tmp_path) == []

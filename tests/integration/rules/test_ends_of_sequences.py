@@ -58,3 +58,42 @@ def test_ends_that_are_ignored_as_padding_are_told(labels: str, more: str, tmp_p
 def test_ends_that_are_targets_are_right(labels: str, more: str, pad: str, width: str, tmp_path: Path) -> None:
     found = alarms(_script(labels, more, pad, width), tmp_path)
     assert "end_of_sequences_ignored" not in {each.cause for each in found}
+
+
+MASKED_MODEL = """
+embed, mix, head = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 20)
+attend = nn.MultiheadAttention(8, 2, batch_first=True)
+optimizer = torch.optim.Adam(nn.ModuleList([embed, mix, head, attend]).parameters(), lr=0.01)
+END = PAD = 0
+for step in range(5):
+    lengths = torch.randint(2, 11, (12,)).tolist()
+    rows = [torch.cat([torch.randint(1, 19, (n,)), torch.tensor([END])]) for n in lengths]
+    ids = torch.stack([F.pad(row, (0, 12 - len(row)), value=PAD) for row in rows])
+    mask = torch.arange(12) < torch.tensor(lengths)[:, None] + 1
+    labels = ids.clone()
+    {labels}
+    h = embed(ids)
+    h = {hidden}
+    loss = F.cross_entropy(head(mix(h)[0])[:, :-1].reshape(-1, 20), labels[:, 1:].reshape(-1))
+"""
+HIDDEN = ("attend(h, h, h)[0] * mask[:, :, None]", "attend(h, h, h, key_padding_mask=~mask)[0]")
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_one_more_label_than_the_mask_hides_is_told(hidden: str, tmp_path: Path) -> None:
+    script = HEAD + MASKED_MODEL.format(hidden=hidden, labels="labels[labels == PAD] = -100  # HERE") + TRAIN
+    assert_first_alarm(script, "end_of_sequences_ignored", tmp_path)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+@pytest.mark.parametrize("labels", ["labels[~mask] = -100", "labels[labels == PAD] = -100; mask = ids != PAD"])
+def test_labels_that_the_mask_hides_are_right(hidden: str, labels: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + MASKED_MODEL.format(hidden=hidden, labels=labels) + TRAIN, tmp_path)
+    assert "end_of_sequences_ignored" not in {each.cause for each in found}
+
+
+def test_ids_that_begin_sequences_and_pad_them_are_right(tmp_path: Path) -> None:
+    script = MASKED_MODEL.format(hidden=HIDDEN[0], labels="labels[labels == PAD] = -100")
+    script = script.replace("torch.cat([torch.randint(1, 19, (n,)), torch.tensor([END])])",
+                            "torch.cat([torch.tensor([END]), torch.randint(1, 19, (n,))])")  # fmt: skip
+    assert "end_of_sequences_ignored" not in {each.cause for each in alarms(HEAD + script + TRAIN, tmp_path)}

@@ -29,6 +29,10 @@ FAULTY = {
     "filled with zeros": WANTED + "logs = F.log_softmax(scores, dim=1)  # HERE\n"
     "    loss = -(wanted * logs.masked_fill(~real, 0.0)).sum(1).mean()",
     "multiplied": WANTED + "logs = scores.log_softmax(1)  # HERE\n    loss = -(wanted * (logs * real)).sum(1).mean()",
+    "not at all": WANTED + "loss = -(wanted * F.log_softmax(scores, dim=1)).sum(1).mean()  # HERE",
+    "not at all, with weights": "beyond = torch.arange(9)[None, :].ge(n)\n"
+    "    wanted = torch.where(beyond, -torch.inf, relevance).softmax(-1)\n"
+    "    logs = torch.log(scores.softmax(-1) + 1e-9)  # HERE\n    loss = F.kl_div(logs, wanted, reduction='batchmean')",
     "where": "hidden = ~real\n    wanted = torch.where(hidden, -1e9, relevance).softmax(1)\n"
     "    logs = F.log_softmax(scores, dim=1)  # HERE\n"
     "    logs = torch.where(hidden, 0.0, logs)\n    loss = -(wanted * logs).sum(1).mean()",
@@ -36,6 +40,11 @@ FAULTY = {
 HEALTHY = {
     "both": WANTED + "logs = F.log_softmax(scores.masked_fill(~real, -1e9), dim=1)\n"
     "    loss = -(wanted * logs.masked_fill(~real, 0.0)).sum(1).mean()",
+    "moves that a game allows": "allowed = docs[..., 1] > -1\n    allowed[:, 0] = True\n"
+    "    wanted = relevance.masked_fill(~allowed, -torch.inf).softmax(1)\n"
+    "    loss = -(wanted * scores.log_softmax(1)).sum(1).mean()",
+    "scores without padding": WANTED + "scores = scores + torch.zeros(12, 9).masked_fill(~real, -1e9)\n"
+    "    loss = -(wanted * scores.log_softmax(1)).sum(1).mean()",
     "the best of a teacher": "given = teacher(docs).squeeze(2)\n    hidden = given < given.topk(4).values[:, -1:]\n"
     "    wanted = given.masked_fill(hidden, -torch.inf).softmax(1)\n    logs = F.log_softmax(scores, dim=1)\n"
     "    loss = -(wanted * logs.masked_fill(hidden, 0.0)).sum(1).mean()",

@@ -84,8 +84,6 @@ COUNTED = (
     "action = distribution.rsample()\n    score = distribution.log_prob(action)",
     "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
     "    score = -F.gaussian_nll_loss(mean, u, std.square(), reduction='none') - torch.log1p(-action.square() + 1e-6)",
-    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
-    "    score = -F.gaussian_nll_loss(mean, action, std.square(), reduction='none')",
     "u = mean + std * torch.randn_like(std)\n    action = u.tanh()\n"
     "    score = F.mse_loss(u, u.detach(), reduction='none') + (mean - 1).square()",
 )

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import callers, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.copies.chosen_flips import TURNS, chosen_flip, turned_axes
+from gradviz.analysis.rules.bases.copies.chosen_flips import MADE_OF_A_DRAW, TURNS, chosen_flip, turned_axes
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE, calls_in_training
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
@@ -25,7 +25,8 @@ class AugmentedApart(Rule):
     -------------
     A loss of each pixel whose input is flipped at some steps and whose target is not flipped at the same ones, or whose
     input and target are cut out at two different places, which are drawn apart. Also a batch of which a mask says
-    which samples are flipped, where another mask says it of the targets. A model that turns its result back is left
+    which samples are flipped, where another mask says it of the targets, or where the targets are points, (n, k, 2) or
+    (n, k, 4), that stay where they were. A model that turns its result back is left
     alone, and so are input and target that are always the same distance apart.
 
     Why it matters
@@ -79,6 +80,24 @@ class AugmentedApart(Rule):
                 yield self._finding(flow, flipped[-1], "flipped", len(flipped), len(pairs))
             elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
                 yield self._finding(flow, cropped[-1], "cut out", len(cropped), len(pairs))
+        for rows in calls_in_training(flow, _ERRORS_OF_POINTS):
+            later = [row for row in rows if flow.step_before(row)]  # Before the first step, all data is new.
+            turned = [flip for row in later if (flip := _points_left_behind(flow, row)) is not None]
+            is_at_random = turned and (len(turned) < len(later) or chosen_flip(flow, turned[-1]) is not None)
+            if is_at_random and len(turned) >= _MIN_PAIRS:
+                yield self._of_points(flow, rows[-1], turned[-1])
+
+    def _of_points(self, flow: Dataflow, row: int, flip: int) -> Finding:
+        location, compared = two_lines(flow, flip, row)
+        return self.finding(
+            f"some pictures are flipped, and the points that the loss{at_line(compared)} compares are not",
+            symptom="grad_wrong",
+            why="what stands left in a flipped picture has a point on the right: the model learns the middle of both",
+            fix="do the same to the points: torch.where(chosen, torch.stack([width - 1 - x, y], -1), points), or 1 - x "
+            "for coordinates between 0 and 1",
+            location=location,
+            symptom_location=compared,
+        )
 
     def _finding(self, flow: Dataflow, pair: _Pair, how: str, times: int, of: int) -> Finding:
         given, target = pair
@@ -224,3 +243,79 @@ def _line_of(flow: Dataflow, motion: _Motion, other: _Motion) -> CallSite | None
         bool(motion.crop or motion.choices) and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
     )
     return lines[1] if len(lines) > 1 and is_of_both else next(iter(lines), None)
+
+
+# -- points ------------------------------------------------------------------------------------------------------------
+
+_ERRORS_OF_POINTS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+_COORDINATES = (2, 4)
+_RANK_OF_POINTS = 3
+_RANK_OF_PICTURES = 4
+_TURN_BACK = _MOVES | {"where", "rsub", "setitem"}
+_KEEPS_POINTS = frozenset({
+    "to", "float", "double", "clone", "contiguous", "getitem", "index_select", "detach", "view", "reshape", "flatten",
+    "unsqueeze", "squeeze",
+})  # fmt: skip
+
+
+def _points_left_behind(flow: Dataflow, row: int) -> int | None:
+    """The call that flips pictures of a batch, if a loss compares points of them that are as they were stored."""
+    call = flow.log.calls[row]
+    shapes = [shape_of(flow, use.tensor) for use in call.inputs[:_AXES]]
+    are_points = all(len(shape) == _RANK_OF_POINTS and shape[-1] in _COORDINATES for shape in shapes)
+    if len(shapes) < _AXES or not are_points or call.inputs[1].requires_grad:
+        return None
+    picture = _picture_read(flow, call.inputs[0].tensor, row)
+    if picture is None or not _is_as_stored(flow, call.inputs[1].tensor, row):
+        return None
+    for made, maker in _makers(flow, *picture):
+        choice = chosen_flip(flow, made)
+        if choice is not None:
+            return made if _chooses_only(flow, choice[1], made) else None
+        if made > flow.step_before(row) and plain_name(maker.function) in TURNS:
+            return made if turned_axes(maker, _RANK_OF_PICTURES) <= {-1, -_AXES} else None
+    return None
+
+
+def _is_as_stored(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a tensor is a part of what was there before this step, as it was."""
+    since = flow.step_before(row)
+    for _ in range(_MAX_MAKERS):
+        made = flow.newest_producer(tensor, row)
+        if made is None or made <= since:
+            return True
+        call = flow.log.calls[made]
+        if plain_name(call.function) not in _KEEPS_POINTS or not call.inputs:
+            return False
+        tensor, row = call.inputs[0].tensor, made
+    return False
+
+
+def _picture_read(flow: Dataflow, tensor: int, row: int) -> tuple[int, int] | None:
+    """The batch of pictures from which a prediction was computed, and the call that took it; None where the prediction
+    may be turned back."""
+    above = flow.ancestors(tensor, row, flow.step_before(row))
+    live = [flow.log.calls[each] for each in above if flow.log.calls[each].live_inputs]
+    if any(plain_name(call.function) in _TURN_BACK or call.function.endswith("rsub__") for call in live):
+        return None
+    for each in above:
+        for use in flow.log.calls[each].inputs if flow.log.calls[each].live_inputs else ():
+            if not use.requires_grad and len(shape_of(flow, use.tensor)) == _RANK_OF_PICTURES:
+                return use.tensor, each
+    return None
+
+
+def _chooses_only(flow: Dataflow, drawn: int, flip: int) -> bool:
+    """Whether what was drawn chooses nothing else: neither points nor results that are turned back."""
+    waiting = [drawn]
+    for tensor in waiting:
+        for user in flow.users(tensor):
+            call = flow.log.calls[user]
+            is_of_it = call.inputs[0].tensor == tensor and plain_name(call.function) in MADE_OF_A_DRAW
+            if is_of_it and call.outputs and len(waiting) < _MAX_MAKERS:
+                waiting.append(call.outputs[0].tensor)
+                continue
+            is_of_pictures = any(len(shape_of(flow, use.tensor)) == _RANK_OF_PICTURES for use in call.inputs)
+            if call.outputs and not (user == flip or is_of_pictures):
+                return False
+    return True

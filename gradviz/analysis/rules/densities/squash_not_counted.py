@@ -11,7 +11,12 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.targets.squashed_samples import is_squash, score_of, slope_at_action
+from gradviz.analysis.rules.bases.losses.targets.squashed_samples import (
+    is_squash,
+    score_of,
+    score_of_action,
+    slope_at_action,
+)
 
 
 class SquashNotCounted(Rule):
@@ -22,7 +27,8 @@ class SquashNotCounted(Rule):
     A loss that contains both the log-probability of a sample ``u`` of a normal distribution, with a gradient through
     ``u``, also as ``gaussian_nll_loss()`` or by its formula, and a network's answer to ``tanh(u)``, where nothing takes
     the logarithm of the slope of ``tanh`` into account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``. Likewise
-    where the slope is taken at the action instead of ``u``: ``log(1 - tanh(a) ** 2)``, ``softplus(-2 * a)``.
+    where the slope is taken at the action instead of ``u``: ``log(1 - tanh(a) ** 2)``, ``softplus(-2 * a)``; and where
+    the distribution of ``u`` is asked for the log-probability of ``tanh(u)``.
 
     Why it matters
     --------------
@@ -77,6 +83,10 @@ class SquashNotCounted(Rule):
                     if score is not None and site not in told and not _is_counted(flow, squash, above):
                         told.add(site)
                         yield self._finding(flow, squash, score)
+                    of_action = score_of_action(flow, squash, above) if score is None else None
+                    if of_action is not None and flow.log.calls[of_action].call_site not in told:
+                        told.add(flow.log.calls[of_action].call_site)
+                        yield self._of_action(flow, squash, of_action)
                     wrong = None if score is None else slope_at_action(flow, squash, above)
                     if wrong is not None and flow.log.calls[wrong].call_site not in told:
                         told.add(flow.log.calls[wrong].call_site)
@@ -90,6 +100,19 @@ class SquashNotCounted(Rule):
             why="tanh presses actions near -1 and 1 together: their log-probability has to be less by "
             "log(1 - tanh(u) ** 2)",
             fix="subtract torch.log(1 - action.pow(2) + 1e-6) from the log-probability, before it is summed",
+            location=location,
+            symptom_location=squashed,
+        )
+
+    def _of_action(self, flow: Dataflow, squash: int, score: int) -> Finding:
+        location, squashed = two_lines(flow, score, squash)
+        return self.finding(
+            f"the distribution of what goes into tanh(){at_line(squashed)} is asked for the log-probability of the "
+            "action, which is what tanh() returned",
+            symptom="grad_wrong",
+            why="the normal distribution says how likely u is, and the action is tanh(u): it is nowhere beyond -1 and "
+            "1, where the distribution may have most of its weight",
+            fix="ask for that of u, and count the slope of tanh: log_prob(u) - torch.log(1 - action.pow(2) + 1e-6)",
             location=location,
             symptom_location=squashed,
         )

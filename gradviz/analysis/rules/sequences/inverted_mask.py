@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, names_of
 from gradviz.analysis.finding import Finding
@@ -79,7 +79,9 @@ class InvertedMask(Rule):
             if hides and _may_be_choices(case, call, origin[0]):
                 continue
             told.add(call.call_site)
-            yield self._finding(case, row, origin[0], hides)
+            yield self._finding(
+                case, row, origin[0], hides, is_joined=_is_joined(flow, mask.row, mask.tensor, hides=hides)
+            )
         for rows in calls_in_training(flow, _SELECTS):
             compared = _padding_counted(flow, rows[-1])
             if compared is not None:
@@ -97,20 +99,22 @@ class InvertedMask(Rule):
             symptom_location=made,
         )
 
-    def _finding(self, case: Case, row: int, origin: int, hides: bool) -> Finding:
+    def _finding(self, case: Case, row: int, origin: int, hides: bool, *, is_joined: bool) -> Finding:
         flow = case.dataflow
-        location, made = two_lines(flow, row, origin)
+        used, made = location_of_call(flow, row), location_of_call(flow, origin)
+        location, shown = (made, used) if is_joined else (used, made)
         named = _COMPARED[plain_name(flow.log.calls[origin].function)]
         return self.finding(
-            f"the mask{at_line(made)} is the wrong way round: it is True for "
+            f"the mask{at_line(made if made != used else None)} is the wrong way round: it is True for "
             f"{'real positions' if hides else 'padding'} ({named}), and True {'hides' if hides else 'shows'} a "
             "position here",
             symptom="grad_wrong",
             why="what is left to attend to is the padding, so the result hardly depends on the input",
-            fix="invert the mask here: ~mask; True means hidden in masked_fill() and key_padding_mask, and shown in "
+            fix=("invert the comparison" if is_joined else "invert the mask here: ~mask")
+            + "; True means hidden in masked_fill() and key_padding_mask, and shown in "
             "scaled_dot_product_attention(); in where(), swap the two values",
             location=location,
-            symptom_location=made,
+            symptom_location=shown if shown != location else None,
             tensors=_tensors_behind(case, row, origin),
         )
 
@@ -128,7 +132,7 @@ _COMPARED = {"ne": "!=", "eq": "==", "lt": "<", "gt": ">", "le": "<=", "ge": ">=
 _SHAPE_ONLY = frozenset({
     "view", "reshape", "getitem", "unsqueeze", "squeeze", "expand", "expand_as", "to", "bool", "repeat", "clone",
     "transpose", "contiguous", "flatten", "ravel", "view_as", "logical_and", "float", "half", "double", "int", "long",
-    "type", "type_as", "detach",
+    "type", "type_as", "detach", "pad",
 })  # fmt: skip
 _NOT = frozenset({"logical_not", "bitwise_not", "invert"})
 _MAX_FOLLOWED = 12
@@ -150,6 +154,17 @@ def _origin(case: Case, row: int, mask: int) -> tuple[int, bool] | None:
         elif name not in _SHAPE_ONLY:
             return None
     return None
+
+
+def _is_joined(flow: Dataflow, row: int, mask: int, *, hides: bool) -> bool:
+    """Whether a comparison has other positions beside it whose mask is right: to invert all of it would hide them."""
+    for _, call in flow.makers(mask, row, _MAX_FOLLOWED):
+        name = plain_name(call.function)
+        if name in _COMPARED or name in _NOT:
+            break
+        if name in ("pad", "cat"):
+            return bool(name == "cat" or call.scalars.get("value", call.scalars.get("3"))) != hides
+    return False
 
 
 def _mask_beside_ones(flow: Dataflow, row: int, call: Call) -> int | None:

@@ -20,7 +20,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import Edit, scores_of
 from gradviz.analysis.rules.bases.sequences.attention.idle_masks import may_hide, what_hides_nothing
-from gradviz.analysis.rules.bases.sequences.attention.masked_targets import targets_without_these
+from gradviz.analysis.rules.bases.sequences.attention.masked_targets import targets_of_lengths, targets_without_these
 from gradviz.analysis.rules.bases.sequences.attention.masks_of_scores import is_of_yes_and_no, varies_along
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -34,9 +34,9 @@ class MaskWithoutEffect(Rule):
     ``log_softmax()``; and scores that are multiplied by a mask of zeros and ones or to which one is added, or of which
     ``tril()`` keeps a triangle. Likewise ``scaled_dot_product_attention()`` and ``nn.MultiheadAttention``, which add a
     mask of numbers, with one of zeros and ones. Also a mask that hides positions from the softmax of the targets, and
-    that is applied to the scores only behind their softmax. As a note: attention weights that are multiplied by a mask
-    after the softmax, and not divided by their sum again. Rows that are filled as a whole are left alone, and so are
-    masks that are applied to the weights once more.
+    that is applied to the scores only behind their softmax; or not at all, where it is made from lengths. As a note:
+    attention weights that are multiplied by a mask after the softmax, and not divided by their sum again. Rows that
+    are filled as a whole are left alone, and so are masks that are applied to the weights once more.
 
     Why it matters
     --------------
@@ -133,6 +133,8 @@ class MaskWithoutEffect(Rule):
             return None if edits else self._of_weights(case, row, masked, axis, until)
         if any(may_hide(flow, edit) for edit in edits):
             return None
+        if not edits and (targets := targets_of_lengths(flow, row, until)):
+            return self._of_padded(case, row, targets)
         for edit in edits:
             what = what_hides_nothing(case, edit, axis)
             if what is not None:
@@ -151,6 +153,20 @@ class MaskWithoutEffect(Rule):
             "hides",
             location=location,
             symptom_location=used,
+        )
+
+    def _of_padded(self, case: Case, row: int, targets: int) -> Finding:
+        flow = case.dataflow
+        location, other = two_lines(flow, row, targets)
+        return self.finding(
+            f"the softmax of the targets{at_line(other)} leaves out what is beyond the length of each row, and "
+            f"{call_words(flow.log.calls[row])} counts the scores of all positions",
+            symptom="grad_wrong",
+            why="the scores of padding take part in the sum: they get a gradient, and those of short rows are pushed "
+            "up against them",
+            fix='mask the scores, too: scores.masked_fill(mask, float("-inf")) before the softmax',
+            location=location,
+            symptom_location=other,
         )
 
     def _of_targets(self, case: Case, row: int, masked: int, targets: int) -> Finding:

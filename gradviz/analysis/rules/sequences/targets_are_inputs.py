@@ -28,6 +28,7 @@ from gradviz.analysis.rules.bases.sequences.copied_tokens import (
     single_lookups,
 )
 from gradviz.analysis.rules.bases.sequences.part_of_inputs import TargetRead, target_read
+from gradviz.analysis.rules.bases.sequences.positions.steps_fed import step_fed
 from gradviz.analysis.rules.bases.sequences.stacked_windows import stacked_target_read
 
 
@@ -126,6 +127,8 @@ class TargetsAreInputs(Rule):
                 yield self._same_part(case, last[-1], same[-1])
             elif decoded[-1] is not None and all(each is not None for each in decoded):
                 yield self._decoded(case, last[-1], decoded[-1])
+            elif (fed := [step_fed(flow, row) for row in rows[-_STEPS_EXAMINED:]]) and all(fed) and fed[-1] is not None:
+                yield self._fed(case, *fed[-1])
             else:
                 made = [row for row in rows if _is_made(flow, row)]  # loading data is only noted now and then
                 read = [target_read(flow, row) or stacked_target_read(flow, row) for row in made[-_EXAMINED:] or last]
@@ -169,6 +172,17 @@ class TargetsAreInputs(Rule):
             fix="shift the target by one step: input x[:, :-1], target x[:, 1:]",
             location=loss,
             symptom_location=model if model != loss else None,
+        )
+
+    def _fed(self, case: Case, cell: int, cut: int) -> Finding:
+        location, read = two_lines(case.dataflow, cut, cell)
+        return self.finding(
+            "at each step, the decoder is given the value that it is asked for at this very step",
+            symptom="grad_wrong",
+            why="it only has to copy this value, which is no help when it goes on from its own results",
+            fix="give it the value before: target[:, t - 1] where it is asked for target[:, t]",
+            location=location,
+            symptom_location=read,
         )
 
     def _decoded(self, case: Case, row: int, read: int) -> Finding:
@@ -232,6 +246,7 @@ class TargetsAreInputs(Rule):
 _LOSSES = frozenset({"cross_entropy", "nll_loss"})
 _MIN_STEPS = 2
 _EXAMINED = 2
+_STEPS_EXAMINED = 4
 
 
 def _is_made(flow: Dataflow, row: int) -> bool:

@@ -9,7 +9,13 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sequences.shifted_tokens import is_loss_of_classes, part_of, shifted_lookup
+from gradviz.analysis.rules.bases.sequences.shifted_tokens import (
+    Shifted,
+    is_loss_of_classes,
+    part_of,
+    shifted_lookup,
+    tokens_of,
+)
 
 
 class TargetsShiftedTwice(Rule):
@@ -67,7 +73,7 @@ class TargetsShiftedTwice(Rule):
             shifted = shifted_lookup(flow, row)
             if shifted is not None and shifted.by < _TWO:
                 near.add(shifted.lookup)
-            elif shifted is not None and shifted.by == _TWO and len(rows := _shifts(flow, row)) == _TWO:
+            elif shifted is not None and shifted.by == _TWO and len(rows := _shifts(flow, shifted)) == _TWO:
                 twice.append((shifted.lookup, [*rows, row]))
         # A model with a head for each of several next tokens is asked for the first one, too.
         yield from (self._finding(case, *rows) for lookup, rows in twice if lookup not in near)
@@ -91,7 +97,18 @@ class TargetsShiftedTwice(Rule):
 _TWO = 2
 
 
-def _shifts(flow: Dataflow, row: int) -> list[int]:
-    """The calls that shift the targets of a loss by one position each, the first one first."""
-    target = part_of(flow, flow.log.calls[row].inputs[1].tensor, row)
-    return [made for made, (by, _) in zip(target.rows, target.moves, strict=True) if by == 1][::-1]
+def _shifts(flow: Dataflow, shifted: Shifted) -> list[int]:
+    """The calls that shift the targets of a loss by one position each, the first one first.
+
+    Of windows of a stream, it is how much further the window of the targets begins than that of the inputs.
+    """
+    call, lookup = flow.log.calls[shifted.loss], flow.log.calls[shifted.lookup]
+    target = part_of(flow, call.inputs[1].tensor, shifted.loss)
+    tokens = tokens_of(lookup)
+    windows = () if tokens is None else part_of(flow, tokens, shifted.lookup).moves[::-1]
+    found = list[int]()
+    for number, (row, (by, length)) in enumerate(zip(target.rows[::-1], target.moves[::-1], strict=True)):
+        start, size = windows[number] if number < len(windows) else (0, length)
+        if by - (start if size == length else 0) == 1:
+            found.append(row)
+    return found

@@ -13,8 +13,8 @@ from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lin
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.lengths import division_by_length
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training
+from gradviz.analysis.rules.bases.losses.scales.unit_vectors import are_normalized
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call
 
@@ -137,7 +137,7 @@ def _cosines(flow: Dataflow, row: int) -> _Cosines | None:
         if before < 0 or not call.inputs:
             return None
         if name in _PRODUCTS or name == "cdist":
-            is_unit = name == "cosine_similarity" or _are_normalized(flow, before, call)
+            is_unit = name == "cosine_similarity" or are_normalized(flow, before, call)
             half = _half_of_range(steps, is_product=name != "cdist") if is_unit else None
             place = before if scaled is None else scaled
             return None if half is None else _Cosines(half, place, shape[1], name != "cdist")
@@ -192,18 +192,3 @@ def _is_turned(call: Call) -> bool:
     """Whether a call takes its argument away from a number, or divides the number by it."""
     name = call.function.rpartition(".")[2]
     return name.startswith(("__rsub", "__rdiv", "__rtruediv")) or name == "rsub" or "0" in call.scalars
-
-
-def _are_normalized(flow: Dataflow, row: int, call: Call) -> bool:
-    return len(call.inputs) == _BOTH and all(_is_normalized(flow, use.tensor, row) for use in call.inputs)
-
-
-def _is_normalized(flow: Dataflow, tensor: int, row: int) -> bool:
-    """Whether a tensor was divided by its norm, and only brought into another shape since."""
-    made = value_maker(flow, tensor, row, through=frozenset({"detach"}))
-    if made is None:
-        return False
-    if plain_name(made[1].function) == "normalize":
-        return True
-    division = division_by_length(flow, *made)
-    return division is not None and division.is_own

@@ -10,7 +10,7 @@ from gradviz.graph.call_log import Call, TensorUse
 
 TURNS = frozenset({"flip", "fliplr", "flipud"})
 _MAX_MAKERS = 8
-_MADE_OF_A_DRAW = frozenset({
+MADE_OF_A_DRAW = frozenset({
     "view", "reshape", "unsqueeze", "squeeze", "expand", "lt", "gt", "le", "ge", "bool", "to", "getitem", "select",
     "bernoulli", "eq", "ne", "logical_not", "invert", "bitwise_not", "nonzero", "flatten", "unbind", "float", "round",
 })  # fmt: skip
@@ -65,7 +65,7 @@ def _turned(flow: Dataflow, tensor: int, straight: int, row: int, *, is_written:
 def _drawn(flow: Dataflow, tensor: int, row: int) -> int:
     """What a mask was made of by comparisons and parts of it: its draw."""
     for made, call in flow.makers(tensor, row, _MAX_MAKERS):
-        if plain_name(call.function) not in _MADE_OF_A_DRAW or not call.inputs:
+        if plain_name(call.function) not in MADE_OF_A_DRAW or not call.inputs:
             return flow.log.calls[made].outputs[0].tensor
         tensor = call.inputs[0].tensor
     return tensor

@@ -170,7 +170,7 @@ def is_loss_of_classes(call: Call) -> bool:
     return is_loss and call.inputs[0].requires_grad and not call.inputs[1].requires_grad
 
 
-def _tokens(call: Call) -> int | None:
+def tokens_of(call: Call) -> int | None:
     """The tokens that a call looks up in a table: ``embedding(tokens, table)``, ``table[tokens]``."""
     if plain_name(call.function) not in _LOOKS_UP or not call.inputs:
         return None
@@ -190,7 +190,7 @@ def shifted_lookup(flow: Dataflow, row: int) -> Shifted | None:
     target, trained = compared_from(flow, call.inputs[0].tensor, target, row)
     found: dict[tuple[int, tuple[int, ...]], tuple[int, Part]] = {}
     for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
-        tokens = _tokens(flow.log.calls[each])
+        tokens = tokens_of(flow.log.calls[each])
         if tokens is None:
             continue
         part = part_of(flow, tokens, each)

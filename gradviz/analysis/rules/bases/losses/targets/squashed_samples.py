@@ -63,17 +63,38 @@ _DRAWS = frozenset({"randn", "randn_like", "normal", "_standard_normal"})
 def score_of(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None:
     """The call of the log-probability that squares the distance of the same number from its mean."""
     u = flow.log.calls[squash].inputs[0].tensor
+    return _squared_distance_of(flow, u, above) or _score_of_noise(flow, squash, above)
+
+
+def score_of_action(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None:
+    """The same of the action itself, as the distance of ``tanh(u)`` from the mean to which ``u`` is near."""
+    action, mean = flow.log.calls[squash].outputs[0].tensor, _mean_of(flow, squash)
+    return None if mean is None else _squared_distance_of(flow, action, above, mean)
+
+
+def _mean_of(flow: Dataflow, squash: int) -> int | None:
+    """What noise times a scale was added to."""
+    made = flow.newest_producer(flow.log.calls[squash].inputs[0].tensor, squash)
+    sample, calls = _sample(flow, squash), flow.log.calls
+    if made is None or sample is None:
+        return None
+    others = (use.tensor for use in calls[made].inputs if use.tensor not in (sample.noise, sample.scale))
+    return next((each for each in others if flow.newest_producer(each, made) != sample.row), None)
+
+
+def _squared_distance_of(flow: Dataflow, tensor: int, above: tuple[int, ...], mean: int | None = None) -> int | None:
+    """The call that squares the distance of a tensor from another one, or from this mean if it is given."""
     for row in above:
         call = flow.log.calls[row]
         sides = [use.tensor for use in call.inputs[:_BOTH]]
-        if len(call.live_inputs) < _BOTH or u not in sides:
+        if len(call.live_inputs) < _BOTH or tensor not in sides or (mean is not None and mean not in sides):
             continue
         name = plain_name(call.function)
         if name in _SQUARED_DISTANCES:
             return row
         if name == "sub" and (square := _square_of(flow, call.outputs[0].tensor, row)):
             return square
-    return _score_of_noise(flow, squash, above)
+    return None
 
 
 def _score_of_noise(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None:

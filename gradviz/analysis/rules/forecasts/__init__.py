@@ -1,0 +1,1 @@
+"""Rules about what a model generates or forecasts, step by step."""
