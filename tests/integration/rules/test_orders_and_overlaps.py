@@ -52,6 +52,38 @@ def test_values_in_the_same_order_or_of_no_sample_are_right(weights: str, tmp_pa
     assert "shuffled_apart" not in causes(HEAD + script + TRAIN, tmp_path)
 
 
+REGRESSION = """
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(48, 4)
+codes, y = torch.randn(48, 4), x.sum(1, keepdim=True)
+order = torch.randperm(48)
+for step in range(3):
+    part = order[step * 16 : step * 16 + 16]
+    {}
+    loss = F.mse_loss(net(inputs), targets)
+"""
+
+
+@pytest.mark.parametrize("lines", [
+    "inputs, targets = x[step * 16 : step * 16 + 16], y[part]  # HERE",
+    "targets = y[part]\n    inputs = x.flip(1)[step * 16 : step * 16 + 16]  # HERE",
+])  # fmt: skip
+def test_inputs_as_they_are_stored_with_targets_in_another_order_are_told(lines: str, tmp_path: Path) -> None:
+    script = REGRESSION.format(lines).replace("x.flip(1)", "x.sort(1).values")
+    assert_first_alarm(HEAD + script + TRAIN, "shuffled_apart", tmp_path)
+
+
+@pytest.mark.parametrize("lines", [
+    "inputs, targets = x[part], y[part]",
+    "inputs, targets = codes[step * 16 : step * 16 + 16], y[part]",
+    "inputs, targets = x[part] + codes[step * 16 : step * 16 + 16], y[part]",
+    "inputs, targets = x[step * 16 : step * 16 + 16], y[step * 16 : step * 16 + 16]",
+])  # fmt: skip
+def test_inputs_in_the_order_of_their_targets_or_of_no_sample_are_right(lines: str, tmp_path: Path) -> None:
+    assert "shuffled_apart" not in causes(HEAD + REGRESSION.format(lines) + TRAIN, tmp_path)
+
+
 AUTOENCODER = """
 encoder, decoder, codes = nn.Linear(4, 2), nn.Linear(2, 4), nn.Embedding(8, 2)
 optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters(), *codes.parameters()], lr=0.1)

@@ -62,7 +62,12 @@ def slices_in_order(case: Case) -> Iterator[tuple[int, int]]:
         if tried[call.call_site] > _MAX_TRIED:
             continue
         for use, other in zip(call.inputs, reversed(call.inputs), strict=True):
-            made = None if use.requires_grad or not other.requires_grad else _slice(case, use.tensor, row, lengths)
+            if use.requires_grad == other.requires_grad:
+                continue
+            if use.requires_grad:
+                made = _slice_above(case, row, use.tensor, other.tensor, lengths)
+            else:
+                made = _slice(case, use.tensor, row, lengths)
             site = None if made is None else flow.log.calls[made].call_site
             if made is None or site in told:
                 continue
@@ -94,8 +99,12 @@ def _combines(call: Call) -> bool:
 _BOTH = 2
 
 
-def _slice(case: Case, tensor: int, row: int, lengths: set[int]) -> int | None:
-    """The call that took a tensor as a slice of as many samples as a permutation has, which nothing had ordered."""
+def _slice(case: Case, tensor: int, row: int, lengths: set[int], belong: frozenset[int] = frozenset()) -> int | None:
+    """The call that took a tensor as a slice of as many samples as a permutation has, which nothing had ordered.
+
+    Args:
+        belong: tensors that belong to samples, though they were drawn at random.
+    """
     flow = case.dataflow
     for maker, call in flow.makers(tensor, row, _MAX_MAKERS):
         if plain_name(call.function) == "getitem" and any(type(call.scalars.get(each)) is int for each in _BOUNDS):
@@ -105,10 +114,24 @@ def _slice(case: Case, tensor: int, row: int, lengths: set[int]) -> int | None:
                 return None
             above = flow.ancestors(given, maker)
             is_random = any(plain_name(flow.log.calls[each].function) in _DRAWS for each in above[-1:])
-            return None if is_random or orderings(case, above) else maker
+            return None if (is_random and given not in belong) or orderings(case, above) else maker
         if plain_name(call.function) not in _PARTS | _RESHAPES:
             return None
     return None
+
+
+def _slice_above(case: Case, row: int, prediction: int, target: int, lengths: set[int]) -> int | None:
+    """The call that took such a slice, of which a prediction was computed in this step, if a loss compares it with a
+    target and no permutation orders anything above it."""
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    if plain_name(calls[row].function) not in LOSSES_BY_SAMPLE:
+        return None
+    above = flow.ancestors(prediction, row, flow.step_before(row))
+    belong = frozenset(use.tensor for each in flow.ancestors(target, row) for use in calls[each].inputs)
+    taken = [each for each in above if plain_name(calls[each].function) == "getitem" and len(calls[each].inputs) == 1]
+    slices = (_slice(case, calls[each].outputs[0].tensor, each + 1, lengths, belong) for each in taken)
+    made = next((each for each in slices if each is not None), None)
+    return None if made is None or orderings(case, above) else made
 
 
 def _ordering_of_as_many(case: Case, tensor: int, row: int, slice_row: int) -> int | None:
