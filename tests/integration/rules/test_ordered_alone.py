@@ -26,7 +26,11 @@ FAULTY = (
     f"{STEPS}    labels = Y[torch.randperm(96)]  # HERE\n"
     f"    loss = F.cross_entropy(model(encoded[32 * step:32 * step + 32]), labels[32 * step:32 * step + 32])\n{TRAIN}",
 )
+DRAWN = f"order = torch.randperm(96)\n{STEPS}    part = order[32 * step:32 * step + 32]\n    x, y = X[part], Y[part]\n"
+FAULTY += (f"{DRAWN}    mixed = x[torch.randperm(32)]  # HERE\n    loss = F.cross_entropy(model(mixed), y)\n{TRAIN}",)
 HEALTHY = (
+    f"{DRAWN}    again = torch.randperm(32)\n    loss = F.cross_entropy(model(x[again]), y[again])\n{TRAIN}",
+    f"{DRAWN}    noisy = x + 0.1 * x[torch.randperm(32)]\n    loss = F.cross_entropy(model(noisy), y)\n{TRAIN}",
     f"{STEPS}    order = torch.randperm(96)\n    X, Y = X[order], Y[order]\n{PARTS}{EACH_PART}",
     # Mixtures of two samples, and values that go back into their order.
     f"{STEPS}    order = torch.randperm(96)\n    out = model(0.7 * X + 0.3 * X[order])\n"

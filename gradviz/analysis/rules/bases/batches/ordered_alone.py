@@ -18,7 +18,7 @@ _MIN_SAMPLES = 4
 
 def ordered_alone(case: Case, row: int, orderings: Orderings) -> int | None:
     """The call that orders the inputs or the targets of a loss, if it is a permutation of all samples of which the
-    other side has as many, in another order.
+    other side has as many, in another order. A permutation that both sides got before counts for neither.
 
     Args:
         row: the last call of a loss with a prediction and a target on its line.
@@ -27,7 +27,9 @@ def ordered_alone(case: Case, row: int, orderings: Orderings) -> int | None:
     flow = case.dataflow
     prediction, target = flow.log.calls[row].inputs[:2]
     above = [flow.ancestors(each.tensor, row) for each in (prediction, target)]
-    of_inputs, of_targets = (list(orderings(case, rows).values()) for rows in above)
+    by_inputs, by_targets = (orderings(case, rows) for rows in above)
+    of_inputs = [found for drawn, found in by_inputs.items() if drawn not in by_targets]
+    of_targets = [found for drawn, found in by_targets.items() if drawn not in by_inputs]
     if bool(of_inputs) == bool(of_targets):
         return None
     trained = case.histories.trained
