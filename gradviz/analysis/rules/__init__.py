@@ -52,6 +52,7 @@ from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDr
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
+from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
@@ -647,6 +648,7 @@ RULES: tuple[type[Rule], ...] = (
     LossesLeftBehind,
     ResidualsCancel,
     LevelNotRestored,
+    PreparedOtherwise,
     ClippedToNothing,
     StepsTooSmall,
     LeftAtOnce,

@@ -1566,5 +1566,6 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV892": (("prepare both in the same way", (("held_out = x[48:]", "held_out = (x[48:] - 100) / 20"),)),),
 }
 """By code of the rule. Two advise another command of gradviz only."""

@@ -18,7 +18,7 @@ encoded = X * 2 + 1
 STEPS = "for step in range(3):\n"
 PARTS = "    for x, y in zip(X.split(32), Y.split(32)):\n        loss = F.cross_entropy(model(x), y)"
 EACH_PART = TRAIN.replace("\n    ", "\n        ")
-FAULTY = (
+FAULTY: tuple[str, ...] = (
     f"X = X[torch.randperm(96)]  # HERE\n{STEPS}{PARTS}{EACH_PART}",
     f"{STEPS}    X = X[torch.randperm(96)]  # HERE\n{PARTS}{EACH_PART}",
     f"{STEPS}    x, y = X[32 * step:32 * step + 32], Y[32 * step:32 * step + 32]\n"

@@ -1,0 +1,81 @@
+"""What becomes of data before the first layer of a network gets them, and from which tensor they come."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES
+from gradviz.graph.call_log import Call
+
+
+class Preparation(Struct, frozen=True):
+    """How a tensor was made of data."""
+
+    root: int
+    """The tensor that the data were taken from."""
+    steps: tuple[str, ...]
+    """The names of the functions that change their values, and their numbers; the first one first. Those that take
+    random numbers, or anything else that is neither a constant nor made of the data, are left out."""
+    rows: tuple[int, ...]
+    """Their calls."""
+
+
+_TAKE = frozenset({"index_select", "split", "chunk", "unbind", "narrow", "select", "flip", "roll", "pad"})
+_OF_ONE = frozenset(
+    {"log", "log1p", "exp", "sqrt", "tanh", "sigmoid", "square", "abs", "clamp", "transpose", "permute", "movedim"}
+)
+_OF_TWO = frozenset({"add", "sub", "mul", "div", "true_divide"})
+_DRAWS = frozenset({
+    "randn", "rand", "randn_like", "rand_like", "normal", "bernoulli", "uniform", "randint", "randperm", "sample",
+})  # fmt: skip
+_MAX_CALLS = 16
+
+
+def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
+    """None where something happens to the data that is not known here."""
+    steps, rows, root = list[str](), list[int](), tensor
+    first = next(iter(flow.rows_of_kind("backward")), before)
+    for row, call in flow.makers(tensor, before, _MAX_CALLS):
+        if not call.inputs:
+            break  # It was made here, of no other tensor.
+        name = plain_name(call.function)
+        if name in _OF_ONE:
+            steps.append(name)
+            rows.append(row)
+        elif name in _OF_TWO:
+            operand = _operand(flow, row, call, first)
+            if operand is not None:
+                steps.append(f"{name} {operand}".rstrip())
+                rows.append(row)
+        elif name not in SAME_VALUES and name not in _TAKE:
+            return None
+        root = call.inputs[0].tensor
+    return Preparation(root, tuple(reversed(steps)), tuple(reversed(rows)))
+
+
+def _operand(flow: Dataflow, row: int, call: Call, first: int) -> str | None:
+    """The number that a call adds, or by which it multiplies; nothing for a tensor that is as old as the first backward
+    or is computed from the data; None for any other one."""
+    others = call.inputs[1:]
+    if not others:
+        numbers = [value for value in call.scalars.values() if isinstance(value, int | float)]
+        return f"{numbers[0]:.4g}" if numbers else ""
+    made = flow.newest_producer(others[0].tensor, row)
+    if made is None or made < first:
+        return ""
+    data, other = (_origin(flow, use.tensor, row, first) for use in (call.inputs[0], others[0]))
+    return "" if other is not None and data == other else None
+
+
+def _origin(flow: Dataflow, tensor: int, before: int, first: int) -> int | None:
+    """The memory, as old as the first backward, that is at the beginning of a chain of first inputs; None if it begins
+    with random numbers."""
+    for row, call in flow.makers(tensor, before, _MAX_CALLS):
+        if row < first:
+            break
+        if plain_name(call.function) in _DRAWS or not call.inputs:
+            return None
+        tensor = call.inputs[0].tensor
+    return flow.memory_of(tensor)

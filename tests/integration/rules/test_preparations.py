@@ -1,0 +1,71 @@
+"""Data that are prepared in one way for the training, and in another one for the evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+FIT = (
+    HEAD + "from torch.utils.data import DataLoader, TensorDataset\n"
+    "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.body = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))\n"
+    "    def forward(self, x):\n        return self.body(x)\n"
+    "net = Net()\noptimizer = torch.optim.SGD(net.parameters(), 0.01)\n"
+    "x = 10 + 3 * torch.randn(160, 4)\ny = x[:, :1] - 10\n{}"
+    "for step in range(8):\n    rows = torch.randint(0, 128, (32,))\n    inputs, targets = x[rows], y[rows]\n{}"
+    "    loss = F.mse_loss(net(inputs), targets)"
+    + TRAIN
+    + "net.eval()\nwith torch.no_grad():\n    held_out = x[128:]\n{}"
+)
+SCORE = "    print(F.mse_loss(net(held_out), y[128:]))"
+STATISTICS = "mean, std = x[:128].mean(0), x[:128].std(0)\n"
+FAULTS = {
+    "normalized in training only": FIT.format(STATISTICS, "    inputs = (inputs - mean) / std\n", SCORE + "  # HERE\n"),
+    "normalized by the batch in training only": FIT.format(
+        "", "    inputs = (inputs - inputs.mean(0)) / inputs.std(0)\n", SCORE + "  # HERE\n"
+    ),
+    "scaled in training only": FIT.format("", "    inputs = inputs * 0.1\n", SCORE + "  # HERE\n"),
+    "logarithms in the evaluation only": FIT.format(
+        "", "", "    held_out = held_out.abs().log()  # HERE\n" + SCORE + "\n"
+    ),
+    "a loader of normalized samples": FIT.format(
+        STATISTICS + "loader = DataLoader(TensorDataset((x[:128] - mean) / std, y[:128]), 32)\n", "",
+        SCORE + "  # HERE\n",
+    ).replace("    rows = torch.randint(0, 128, (32,))\n    inputs, targets = x[rows], y[rows]\n", "").replace(
+        "for step in range(8):", "for inputs, targets in loader:"
+    ),
+}  # fmt: skip
+HEALTHY = {
+    "normalized in both": FIT.format(
+        STATISTICS, "    inputs = (inputs - mean) / std\n", "    held_out = (held_out - mean) / std\n" + SCORE
+    ),
+    "noise in training only": FIT.format("", "    inputs = inputs + 0.1 * torch.randn_like(inputs)\n", SCORE),
+    "values that are left out at random": FIT.format(
+        "", "    inputs = inputs * (torch.rand_like(inputs) > 0.1).float()\n", SCORE
+    ),
+    "a brightness that changes": FIT.format("", "    inputs = inputs * (0.8 + 0.05 * step)\n", SCORE),
+    "a step against the gradient of the input": FIT.format(
+        "",
+        "    probe = inputs.clone().requires_grad_()\n"
+        "    slope, = torch.autograd.grad(F.mse_loss(net(probe), targets), probe)\n"
+        "    inputs = inputs + 0.01 * slope.sign()\n",
+        SCORE,
+    ),
+    "scored on raw samples and on normalized ones": FIT.format(
+        STATISTICS, "    inputs = (inputs - mean) / std\n",
+        SCORE + "\n    print(F.mse_loss(net((held_out - mean) / std), y[128:]))\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_line_of_the_evaluation_is_told(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(FAULTS[name], "prepared_otherwise", tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_the_same_preparations_and_augmentations_are_no_alarms(name: str, tmp_path: Path) -> None:
+    assert alarms(HEALTHY[name], tmp_path) == []
