@@ -52,10 +52,10 @@ def slices_in_order(case: Case) -> Iterator[tuple[int, int]]:
     Each slice stands with the call that orders the others; one of each line.
     """
     flow = case.dataflow
-    lengths = _lengths_of_permutations(case)
+    shortest = _shortest_permutation(case)
     told: set[int | None] = set()
     tried: Counter[int | None] = Counter()
-    for row, call in enumerate(flow.log.calls if lengths else ()):
+    for row, call in enumerate(flow.log.calls if shortest else ()):
         if not _combines(call) or not any(use.requires_grad for use in call.outputs) or not flow.has_step_after(row):
             continue
         tried[call.call_site] += 1
@@ -65,9 +65,9 @@ def slices_in_order(case: Case) -> Iterator[tuple[int, int]]:
             if use.requires_grad == other.requires_grad:
                 continue
             if use.requires_grad:
-                made = _slice_above(case, row, use.tensor, other.tensor, lengths)
+                made = _slice_above(case, row, use.tensor, other.tensor, shortest)
             else:
-                made = _slice(case, use.tensor, row, lengths)
+                made = _slice(case, use.tensor, row, shortest)
             site = None if made is None else flow.log.calls[made].call_site
             if made is None or site in told:
                 continue
@@ -86,10 +86,11 @@ _BOUNDS = ("1.start", "1.stop")
 _RESHAPES = frozenset({"squeeze", "unsqueeze", "flatten", "detach", "float"})
 
 
-def _lengths_of_permutations(case: Case) -> set[int]:
+def _shortest_permutation(case: Case) -> int:
+    """The least length of a permutation, 0 if there is none: that of a part of the samples is shorter than the data."""
     calls = case.dataflow.log.calls
     drawn = (call.outputs[0].tensor for call in calls if plain_name(call.function) == "randperm" and call.outputs)
-    return {shape_of(case.dataflow, tensor)[0] for tensor in drawn}
+    return min((shape_of(case.dataflow, tensor)[0] for tensor in drawn), default=0)
 
 
 def _combines(call: Call) -> bool:
@@ -99,8 +100,8 @@ def _combines(call: Call) -> bool:
 _BOTH = 2
 
 
-def _slice(case: Case, tensor: int, row: int, lengths: set[int], belong: frozenset[int] = frozenset()) -> int | None:
-    """The call that took a tensor as a slice of as many samples as a permutation has, which nothing had ordered.
+def _slice(case: Case, tensor: int, row: int, shortest: int, belong: frozenset[int] = frozenset()) -> int | None:
+    """The call that took a tensor as a slice of samples that nothing had ordered, of as many as a permutation at least.
 
     Args:
         belong: tensors that belong to samples, though they were drawn at random.
@@ -110,7 +111,7 @@ def _slice(case: Case, tensor: int, row: int, lengths: set[int], belong: frozens
         if plain_name(call.function) == "getitem" and any(type(call.scalars.get(each)) is int for each in _BOUNDS):
             given, shape = call.inputs[0].tensor, shape_of(flow, call.inputs[0].tensor)
             values = flow.values(call.outputs[0].tensor, row)
-            if not shape or shape[0] not in lengths or (values is not None and values.minimum == values.maximum):
+            if not shape or shape[0] < shortest or (values is not None and values.minimum == values.maximum):
                 return None
             above = flow.ancestors(given, maker)
             is_random = any(plain_name(flow.log.calls[each].function) in _DRAWS for each in above[-1:])
@@ -120,7 +121,7 @@ def _slice(case: Case, tensor: int, row: int, lengths: set[int], belong: frozens
     return None
 
 
-def _slice_above(case: Case, row: int, prediction: int, target: int, lengths: set[int]) -> int | None:
+def _slice_above(case: Case, row: int, prediction: int, target: int, shortest: int) -> int | None:
     """The call that took such a slice, of which a prediction was computed in this step, if a loss compares it with a
     target and no permutation orders anything above it."""
     flow, calls = case.dataflow, case.dataflow.log.calls
@@ -129,7 +130,7 @@ def _slice_above(case: Case, row: int, prediction: int, target: int, lengths: se
     above = flow.ancestors(prediction, row, flow.step_before(row))
     belong = frozenset(use.tensor for each in flow.ancestors(target, row) for use in calls[each].inputs)
     taken = [each for each in above if plain_name(calls[each].function) == "getitem" and len(calls[each].inputs) == 1]
-    slices = (_slice(case, calls[each].outputs[0].tensor, each + 1, lengths, belong) for each in taken)
+    slices = (_slice(case, calls[each].outputs[0].tensor, each + 1, shortest, belong) for each in taken)
     made = next((each for each in slices if each is not None), None)
     return None if made is None or orderings(case, above) else made
 
