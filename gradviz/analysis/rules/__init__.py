@@ -105,7 +105,7 @@ from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReverse
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
-from gradviz.analysis.rules.loops.loader_never_read import LoaderNeverRead
+from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
 from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
@@ -652,7 +652,7 @@ RULES: tuple[type[Rule], ...] = (
     ClippedToNothing,
     StepsTooSmall,
     LeftAtOnce,
-    LoaderNeverRead,
+    PartNeverRead,
     RateInVariable,
     IdleGraph,
     NeedlessRetainGraph,

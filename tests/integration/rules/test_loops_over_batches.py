@@ -73,11 +73,11 @@ FAULTS = {
         "left_at_once", PLAIN + RATE + SHORT.format("        break  # HERE\n    print(score(other))\n"),
     ),
     "scored on what it is trained with": (
-        "loader_never_read",
+        "part_never_read",
         PLAIN + FIT + RATE + "for epoch in range(3):\n    train(loader)\n    print(score(loader))  # HERE\n",
     ),
     "trained on what it is scored with": (
-        "loader_never_read",
+        "part_never_read",
         PLAIN + RATE + SHORT.replace("in loader:", "in other:  # HERE").format("    print(score(other))\n"),
     ),
     "a variable that decays": (
@@ -103,7 +103,28 @@ for epoch in range(3):
     print(score(other))
 """
 )
+SPLIT = (
+    HEAD + "x = torch.randn(80, 4)\ny = x.sum(1, keepdim=True)\n{}"
+    "net = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    "for step in range(6):\n    rows = torch.randint(0, 64, (16,))\n"
+    "    loss = F.mse_loss(net(fit_x[rows]), fit_y[rows])\n"
+    "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    "with torch.no_grad():\n    {}\n"
+)
+SLICES = "fit_x, held_x = x[:64], x[64:]\nfit_y, held_y = y[:64], y[64:]\n"
+HALVES = (
+    "def train_test_split(a, b, test_size):\n    n = len(a) - test_size\n    return a[:n], a[n:], b[:n], b[n:]\n"
+    "fit_x, held_x, fit_y, held_y = train_test_split(x, y, test_size=16)\n"
+)
 FAULTS |= {
+    "scored on the slice that trains": (
+        "part_never_read",
+        SPLIT.format(SLICES, "print(F.mse_loss(net(fit_x), fit_y))  # HERE"),
+    ),
+    "scored on the half that trains": (
+        "part_never_read",
+        SPLIT.format(HALVES, "print(F.mse_loss(net(fit_x), fit_y))  # HERE"),
+    ),
     "a count of the last batch": (
         "score_of_last_batch",
         SCORED.format("seen = 0", "right = (net(x).argmax(1) == y).sum().item()  # HERE", "right / 16"),
@@ -116,6 +137,11 @@ FAULTS |= {
     ),
 }
 HEALTHY = {
+    "scored on the other slice": SPLIT.format(SLICES, "print(F.mse_loss(net(held_x), held_y))"),
+    "scored on both halves": SPLIT.format(
+        HALVES, "print(F.mse_loss(net(fit_x), fit_y), F.mse_loss(net(held_x), held_y))"
+    ),
+    "a third part that is left": PLAIN + "spare = DataLoader(held_out)\n" + FIT + RATE + GO.format("loader", "other"),
     "a list of scores": SCORED.format("all = []", "all.append(F.cross_entropy(net(x), y).item())", "sum(all) / 2"),
     "a rate that grows": SCORED.format(
         "right = seen = 0",

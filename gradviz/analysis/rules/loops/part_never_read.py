@@ -10,18 +10,19 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.scoring_calls import is_scoring
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
-from gradviz.analysis.rules.bases.sources.loops.loaders import NamedLoader, named_loaders
+from gradviz.analysis.rules.bases.sources.loops.named_parts import NamedPart, named_parts
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, last_line
 
 
-class LoaderNeverRead(Rule):
-    """A model is trained and scored with one loader, and another loader that was made is never read.
+class PartNeverRead(Rule):
+    """A model is trained and scored with one part of the data, and nothing reads the other part.
 
     What it finds
     -------------
-    Two data loaders with names, of which one is read where the model is trained, and also where it runs without
-    gradients; nothing reads the other one.
+    Two data loaders with names, or the parts of a split (``train_test_split()``, ``random_split()``, ``x[:n]`` and
+    ``x[n:]``), of which one is read where the model is trained, and also where it runs without gradients; nothing reads
+    the other one.
 
     Why it matters
     --------------
@@ -62,24 +63,24 @@ class LoaderNeverRead(Rule):
     """
 
     code = "GV898"
-    name = "loader_never_read"
+    name = "part_never_read"
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
         files = dict(own_files(case)) if case.histories.reached_by else {}
         for file, tree in files.items():
-            loaders = list(named_loaders(tree, [each for each in files.values() if each is not tree]))
-            used = [each for each in loaders if each.reads]
-            if len(used) != 1 or len(loaders) == len(used):
-                continue
-            trained, scored = _uses(case, file, tree, used[0])
-            for unread in loaders:
-                if trained and scored and not unread.reads:
-                    is_held_out = loaders.index(unread) > loaders.index(used[0])
-                    yield self._finding(file, used[0], unread, is_held_out, (trained[0], scored[0]))
+            for parts in named_parts(tree, [each for each in files.values() if each is not tree]):
+                used, unread = [each for each in parts if each.reads], [each for each in parts if not each.reads]
+                uses = [(each, *_uses(case, file, tree, each)) for each in used] if unread else []
+                both = next(
+                    ((part, (trained[0], scored[0])) for part, trained, scored in uses if trained and scored), None
+                )
+                if both is not None and all(trained for _, trained, _ in uses):
+                    is_held_out = parts.index(unread[0]) > parts.index(both[0])
+                    yield self._finding(file, both[0], unread[0], is_held_out, both[1])
 
     def _finding(
-        self, file: str, used: NamedLoader, unread: NamedLoader, is_held_out: bool, lines: tuple[int, int]
+        self, file: str, used: NamedPart, unread: NamedPart, is_held_out: bool, lines: tuple[int, int]
     ) -> Finding:
         trained, scored = lines
         return self.finding(
@@ -93,16 +94,19 @@ class LoaderNeverRead(Rule):
         )
 
 
-def _uses(case: Case, file: str, tree: SourceTree, loader: NamedLoader) -> tuple[list[int], list[int]]:
-    """The lines that read a loader where what runs has a backward, and those where a layer with trained parameters
-    runs without gradients, and no backward does."""
+def _uses(case: Case, file: str, tree: SourceTree, part: NamedPart) -> tuple[list[int], list[int]]:
+    """The lines that read a part of the data where the model trains, in the statement itself or in the loop around it;
+    and those where a layer with trained parameters runs without gradients, and no backward does."""
     ran = LinesThatRan(case.dataflow, file)
     trained, scored = list[int](), list[int]()
-    for node in loader.reads:
+    for node in part.reads:
         statement = next(each for each in tree.around(node) if isinstance(each, ast.stmt))
         rows = ran.rows_in(statement.lineno, last_line(statement))
+        loop = next(tree.loops_around(node), None)
         if ran.has_backward(rows):
             trained.append(node.lineno)
         elif any(is_scoring(case.histories, row) for row in rows):
             scored.append(node.lineno)
+        elif rows and loop is not None and ran.has_backward(ran.rows_in(loop.lineno, last_line(loop.body[-1]))):
+            trained.append(node.lineno)
     return trained, scored
