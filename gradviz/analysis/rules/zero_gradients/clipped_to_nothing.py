@@ -62,6 +62,7 @@ class ClippedToNothing(Rule):
     code = "GV895"
     name = "clipped_to_nothing"
     severity = "warning"
+    yields_to = ("clip_misplaced",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
