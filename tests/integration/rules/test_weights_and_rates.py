@@ -36,6 +36,14 @@ def test_steps_from_which_a_model_learns_are_right(made: str, tmp_path: Path) ->
     assert not alarms(RATES.format(made), tmp_path)
 
 
+@pytest.mark.parametrize(
+    "made",
+    ["SGD(model.parameters(), lr=10.0)  # HERE", "SGD(model.parameters(), lr=5.0, momentum=0.9)  # HERE"],
+)
+def test_first_steps_that_replace_the_weights_are_told_where_nothing_is_learned(made: str, tmp_path: Path) -> None:
+    assert_first_alarm(RATES.format(made), "steps_too_large", tmp_path)
+
+
 DEEP = (
     HEAD
     + """
