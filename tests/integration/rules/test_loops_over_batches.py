@@ -150,6 +150,16 @@ HEALTHY = {
     "predictions of the last batch to look at": SCORED.format(
         "total = 0", "out = net(x)\n            total += F.cross_entropy(out, y).item()", "total / 2, out.argmax(1)[:4]"
     ),
+    "one set of samples, with several thresholds": SCORED.format(
+        "x, y = next(iter(batches))",
+        "pass\n        for least in (0.3, 0.5, 0.7):\n"
+        "            share = (net(x).softmax(1)[:, 1] > least).float().mean().item()", "share",
+    ).replace("for x, y in batches", "for _ in range(1)"),
+    "one set of samples, with several models": SCORED.format(
+        "x, y = next(iter(batches))\n    others = [net, nn.Linear(4, 2)]",
+        "pass\n        for count in (1, 2):\n"
+        "            joint = (sum(each(x) for each in others[:count]).argmax(1) == y).float().mean().item()", "joint",
+    ).replace("for x, y in batches", "for _ in range(1)"),
     "one batch": SCORED.format("batches = [(x, y)]", "loss = F.cross_entropy(net(x), y)", "loss.item()"),
     "a state that goes on": SCORED.format(
         "state = torch.zeros(2)", "state = 0.9 * state + net(x).mean(0)\n            size = state.norm()", "size"

@@ -22,8 +22,8 @@ class PreparedOtherwise(Rule):
     -------------
     A layer that gets samples of one tensor in training and in an evaluation, always after the same arithmetic in
     training, and always after another one, or none, in the evaluation: a mean that is subtracted, a division, a
-    logarithm, two axes that are exchanged. What is drawn at random, and what changes from step to step, is an
-    augmentation, and not compared.
+    logarithm, two axes that are exchanged. Where something is drawn at random, or changes from step to step, it is
+    an augmentation, and nothing is compared.
 
     Why it matters
     --------------

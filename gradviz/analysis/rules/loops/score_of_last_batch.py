@@ -75,7 +75,8 @@ class ScoreOfLastBatch(Rule):
                 if ran.has_backward(rows) or not any(is_scoring(case.histories, row) for row in rows):
                     continue
                 numbers = _numbers(case, ran.rows_in(kept.line, kept.last_line), kept, file)
-                if any(_are_of_one_visit(case, set(rows), *pair) for pair in pairwise(numbers)):
+                visits = (pair for pair in pairwise(numbers) if _are_of_one_visit(case, set(rows), *pair))
+                if any(_are_of_other_data(case, rows, *pair) for pair in visits):
                     yield self._finding(file, kept, len(numbers))
 
     def _finding(self, file: str, kept: Overwritten, times: int) -> Finding:
@@ -113,3 +114,15 @@ def _are_of_one_visit(case: Case, repeated: set[int], first: int, second: int) -
     call = flow.log.calls[second]
     above = flow.ancestors((call.inputs or call.outputs)[0].tensor, second, start or 0)
     return not any(row in repeated and row <= first for row in above)
+
+
+def _are_of_other_data(case: Case, rows: list[int], first: int, second: int) -> bool:
+    """Whether the model of two rounds is the same one, and what it gets is not. A sweep over thresholds or over models
+    scores the same samples again."""
+    layers = [row for row in rows if row <= second and is_scoring(case.histories, row)]
+    before, after = ([row for row in layers if row <= first][-1:], [row for row in layers if row > first][-1:])
+    if not before or not after:
+        return False
+    one, other = (case.dataflow.log.calls[row].inputs for row in (*before, *after))
+    values = [case.dataflow.values_of(uses[0], row) for uses, row in ((one, before[0]), (other, after[0]))]
+    return one[1].tensor == other[1].tensor and values[0] != values[1]

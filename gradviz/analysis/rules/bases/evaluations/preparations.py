@@ -16,8 +16,7 @@ class Preparation(Struct, frozen=True):
     root: int
     """The tensor that the data were taken from."""
     steps: tuple[str, ...]
-    """The names of the functions that change their values, and their numbers; the first one first. Those that take
-    random numbers, or anything else that is neither a constant nor made of the data, are left out."""
+    """The names of the functions that change their values, and their numbers; the first one first."""
     rows: tuple[int, ...]
     """Their calls."""
 
@@ -34,7 +33,8 @@ _MAX_CALLS = 16
 
 
 def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
-    """None where something happens to the data that is not known here."""
+    """None where something happens to the data that is not known here, or that takes random numbers or anything else
+    that is neither a constant nor computed from the data."""
     steps, rows, root = list[str](), list[int](), tensor
     first = next(iter(flow.rows_of_kind("backward")), before)
     for row, call in flow.makers(tensor, before, _MAX_CALLS):
@@ -46,9 +46,10 @@ def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
             rows.append(row)
         elif name in _OF_TWO:
             operand = _operand(flow, row, call, first)
-            if operand is not None:
-                steps.append(f"{name} {operand}".rstrip())
-                rows.append(row)
+            if operand is None:
+                return None
+            steps.append(f"{name} {operand}".rstrip())
+            rows.append(row)
         elif name not in SAME_VALUES and name not in _TAKE:
             return None
         root = call.inputs[0].tensor
@@ -65,17 +66,16 @@ def _operand(flow: Dataflow, row: int, call: Call, first: int) -> str | None:
     made = flow.newest_producer(others[0].tensor, row)
     if made is None or made < first:
         return ""
-    data, other = (_origin(flow, use.tensor, row, first) for use in (call.inputs[0], others[0]))
-    return "" if other is not None and data == other else None
+    data, other = (flow.ancestors(use.tensor, row, first) for use in (call.inputs[0], others[0]))
+    is_random = any(plain_name(flow.log.calls[each].function) in _DRAWS for each in {*other} - {*data})
+    origins = {_origin(flow, use.tensor, row, first) for use in (call.inputs[0], others[0])}
+    return "" if len(origins) == 1 and not is_random else None
 
 
-def _origin(flow: Dataflow, tensor: int, before: int, first: int) -> int | None:
-    """The memory, as old as the first backward, that is at the beginning of a chain of first inputs; None if it begins
-    with random numbers."""
+def _origin(flow: Dataflow, tensor: int, before: int, first: int) -> int:
+    """The memory, as old as the first backward, that is at the beginning of a chain of first inputs."""
     for row, call in flow.makers(tensor, before, _MAX_CALLS):
-        if row < first:
+        if row < first or not call.inputs:
             break
-        if plain_name(call.function) in _DRAWS or not call.inputs:
-            return None
         tensor = call.inputs[0].tensor
     return flow.memory_of(tensor)
