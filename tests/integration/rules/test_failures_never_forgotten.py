@@ -112,6 +112,11 @@ HEALTHY = {
         "    def over(self):\n        return",
     ),
     "set back from outside": FAULTY["a data class, and a condition with a name"] + "    watch.strikes = 0\n",
+    "all failures beside those in a row": FAULTY["a loop"]
+    .replace("best, waited = math.inf, 0", "best, waited, in_a_row = math.inf, 0, 0")
+    .replace("best = loss\n", "best, in_a_row = loss, 0\n")
+    .replace("waited += 1", "in_a_row += 1\n        waited += 1")
+    .replace("waited >= 3", "in_a_row >= 3 or waited >= 20"),
     "only counted": FAULTY["a loop"].replace("        if waited >= 3:\n            break\n", "print(waited)\n"),
     "a rate that is cut": FAULTY["a loop"].replace("            break\n", "            waited = 0\n"),
     "rejected steps of a search": """

@@ -35,7 +35,9 @@ def counters_that_only_rise(tree: SourceTree) -> Iterator[FailureCounter]:
         compared = _variables(_condition(tree, node.test))
         for better, worse in ((node.body, node.orelse), (node.orelse, node.body)):
             best = _kept_best(better, compared)
-            for counted in _counted(worse) if best is not None else []:
+            # Beside one that is set back, another one may count the failures of the whole run.
+            is_other_set_back = any(_is_set_back(each, better) for each in _counted(worse))
+            for counted in _counted(worse) if best is not None and not is_other_set_back else []:
                 key = tree.key_of(counted.target)
                 if best is not None and key is not None and _only_rises(tree, key, node) and _ends_something(tree, key):
                     name = ast.unparse(counted.target)
@@ -81,6 +83,11 @@ def _pairs(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
 def _counted(branch: list[ast.stmt]) -> list[ast.AugAssign]:
     """``counter += 1``, also under a further condition."""
     return _counts(node for statement in branch for node in ast.walk(statement))
+
+
+def _is_set_back(counted: ast.AugAssign, branch: list[ast.stmt]) -> bool:
+    name = ast.unparse(counted.target)
+    return any(name == ast.unparse(target) for statement in branch for target, _ in _pairs(statement))
 
 
 def _counts(nodes: Iterable[ast.AST]) -> list[ast.AugAssign]:
