@@ -200,3 +200,26 @@ def test_the_line_of_the_loop_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_loops_that_are_meant_are_no_alarms(name: str, tmp_path: Path) -> None:
     assert alarms(HEALTHY[name], tmp_path) == []
+
+
+MADE_ANEW = """
+class Trainer:
+    def __init__(self, net):
+        self.net, self.rate = net, 0.1
+        self.restart()
+    def restart(self):
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=self.rate)
+    def fit(self):
+        for stage in range(3):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                F.cross_entropy(self.net(x), y).backward()
+                self.optimizer.step()
+            self.rate *= 0.5
+            self.restart()
+Trainer(net).fit()
+"""
+
+
+def test_an_optimizer_that_is_made_anew_gets_the_new_rate(tmp_path: Path) -> None:
+    assert alarms(DATA.format("", 0.1) + MADE_ANEW, tmp_path) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -62,17 +63,17 @@ class RateInVariable(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        constant: dict[Location | None, int] = {}
+        constant: dict[Location | None, list[int]] = defaultdict(list)
         for number, optimizer in enumerate(flow.log.optimizers):
             made = call_that_made_optimizer(flow, number)
             if made is not None and optimizer.steps >= _MIN_STEPS and not optimizer.rate_changes:
-                constant[location_of_call(flow, made)] = number
+                constant[location_of_call(flow, made)].append(number)
         for file, tree in own_files(case) if constant else ():
             for idle in idle_rates(tree):
-                known = constant.get(Location(file, idle.given))
-                if known is None:
-                    continue
-                optimizer = flow.log.optimizers[known]
+                made_there = [flow.log.optimizers[n] for n in constant.get(Location(file, idle.given), ())]
+                if len({tuple(each.highest_rates) for each in made_there}) != 1:
+                    continue  # None, or it is made anew with the new value.
+                optimizer = made_there[-1]
                 yield self.finding(
                     f"{idle.name} changes here, and nothing reads it any more: {optimizer_words(optimizer)} keeps the "
                     f"learning rate of line {idle.given} at all {optimizer.steps:,} steps",
