@@ -172,6 +172,8 @@ HEALTHY = {
         "            continue\n        return loss.item()\nfor epoch", 1,
     ),
     "one batch for each step": PLAIN + SHORT.format("        break\n"),
+    "one batch for each call": PLAIN + "def step():\n" + SHORT.format("").partition("\n")[2]
+    + "        return loss.item()\nfor number in range(4):\n    step()\n",
     "one batch to look at": PLAIN + FIT + RATE + "for x, y in other:\n    print(net(x).shape)\n    break\n" + GO.format(
         "loader", "other"
     ),

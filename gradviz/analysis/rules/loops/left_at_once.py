@@ -18,9 +18,9 @@ class LeftAtOnce(Rule):
 
     What it finds
     -------------
-    A ``return`` at the end of what a loop repeats, where it should stand behind the loop: it returns what the rounds
-    add up, or the loop trains. Also a ``break`` at the end of a loop that trains, where the program evaluates between
-    its rounds; elsewhere that is a note, as one batch for each round may be meant.
+    A ``return`` at the end of what a loop repeats, where it should stand behind the loop, as it returns what the rounds
+    add up. Also a ``return`` or ``break`` at the end of a loop that trains, where the program evaluates between its
+    rounds; elsewhere that is a note, as one batch for each round may be meant.
 
     Why it matters
     --------------
@@ -85,7 +85,7 @@ class LeftAtOnce(Rule):
         place = "unindent it, so that it stands behind the loop"
         return self.finding(
             f"this {left.word} ends the loop over {left.over} in its first round{times}: no other batch is used",
-            severity=self.severity if left.sums or is_return or _is_scored_between(case, trains) else "note",
+            severity=self.severity if left.sums or _is_scored_between(case, trains) else "note",
             symptom="none",
             why=f"{', '.join(left.sums)} would add up all rounds, and {left.over} is left after one"
             if left.sums

@@ -43,7 +43,8 @@ def loops_left_at_once(tree: SourceTree) -> Iterator[LoopLeft]:
         value = last.value if isinstance(last, ast.Return) else None
         read = {last_name(each) for each in (ast.walk(value) if value is not None else ())}
         sums = tuple(name for name in added if name in read)
-        yield LoopLeft(last.lineno, "break" if value is None else "return", node, ast.unparse(node.iter), sums)
+        word = "break" if isinstance(last, ast.Break) else "return"
+        yield LoopLeft(last.lineno, word, node, ast.unparse(node.iter), sums)
 
 
 def lines_of(loop: ast.For) -> tuple[int, int]:
