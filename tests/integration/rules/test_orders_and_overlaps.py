@@ -80,6 +80,7 @@ def test_samples_as_they_are_stored_beside_others_in_another_order_are_told(
 
 @pytest.mark.parametrize("lines", [
     "inputs, targets = x[part], y[part]",
+    "inputs, targets = x, None\n    loss = F.mse_loss(net(x)[order[:16]], y[order[:16]])\n    inputs, targets = x, y",
     "inputs, targets = codes[step * 16 : step * 16 + 16], y[part]",
     "inputs, targets = x[part] + codes[step * 16 : step * 16 + 16], y[part]",
     "inputs, targets = x[step * 16 : step * 16 + 16], y[step * 16 : step * 16 + 16]",

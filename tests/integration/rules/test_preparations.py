@@ -47,6 +47,9 @@ HEALTHY = {
         "", "    inputs = inputs * (torch.rand_like(inputs) > 0.1).float()\n", SCORE
     ),
     "some of another sample": FIT.format("", "    inputs = 0.9 * inputs + 0.1 * inputs[torch.randperm(32)]\n", SCORE),
+    "values of what follows, as targets": FIT.format(
+        "", "    with torch.no_grad():\n        targets = targets + 0.9 * net(0.5 * inputs)\n", SCORE
+    ),
     "a brightness that changes": FIT.format("", "    inputs = inputs * (0.8 + 0.05 * step)\n", SCORE),
     "a step against the gradient of the input": FIT.format(
         "",

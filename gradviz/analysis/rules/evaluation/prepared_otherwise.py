@@ -79,7 +79,8 @@ class PreparedOtherwise(Rule):
                 continue
             weight = call.inputs[1].tensor
             if is_scoring(case.histories, row):
-                scored[weight].append(row)
+                if len(scored[weight]) < _MAX_ROWS and not _is_for_a_loss(case, row):
+                    scored[weight].append(row)
             elif weight in case.histories.trained and flow.has_step_after(row) and call.grad_mode == "enabled":
                 trained[weight].append(row)
         for weight in sorted(trained.keys() & scored.keys()):
@@ -109,6 +110,13 @@ class PreparedOtherwise(Rule):
 _BOTH = 2
 _MIN_TIMES = 3
 _MAX_ROWS = 32
+
+
+def _is_for_a_loss(case: Case, row: int) -> bool:
+    """Whether a loss takes what comes of a call without gradients, as the value of a next state: that is a target."""
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    below = flow.descendants(calls[row].outputs[0].tensor, row, case.histories.backward_after(row))
+    return any(calls[each].live_inputs for each in below if calls[each].grad_mode == "enabled")
 
 
 def _words(prepared: Preparation) -> str:

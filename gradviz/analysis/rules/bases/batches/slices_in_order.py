@@ -129,10 +129,12 @@ def _slice_above(case: Case, row: int, prediction: int, target: int, shortest: i
         return None
     above = flow.ancestors(prediction, row, flow.step_before(row))
     belong = frozenset(use.tensor for each in flow.ancestors(target, row) for use in calls[each].inputs)
-    taken = [each for each in above if plain_name(calls[each].function) == "getitem" and len(calls[each].inputs) == 1]
+    picks = [each for each in above if plain_name(calls[each].function) in ("getitem", "index_select")]
+    if any(_permutation(case, use.tensor, each) is not None for each in picks for use in calls[each].inputs):
+        return None
+    taken = [each for each in picks if len(calls[each].inputs) == 1]
     slices = (_slice(case, calls[each].outputs[0].tensor, each + 1, shortest, belong) for each in taken)
-    made = next((each for each in slices if each is not None), None)
-    return None if made is None or orderings(case, above) else made
+    return next((each for each in slices if each is not None), None)
 
 
 def _ordering_of_as_many(case: Case, tensor: int, row: int, slice_row: int) -> int | None:
