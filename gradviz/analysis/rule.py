@@ -25,15 +25,16 @@ FAMILIES = {
     "GV8": "distributed training and checkpoints",
     "GV9": "cost",
 }
-_SECOND_OF_WRONG = range(830, 900)
+_MORE_OF_WRONG = {"GV83x to GV89x": range(830, 900), "GV93x to GV99x": range(930, 1000)}
 """The numbers of wrong gradients go on here, as those from 601 to 699 are used up."""
 
 
 def family_of(code: str) -> tuple[str, str]:
     """The codes that are listed with a code, and what they are about: ``("GV1xx", "missing gradient")``."""
     number = code.removeprefix("GV")
-    if number.isdecimal() and int(number) in _SECOND_OF_WRONG:
-        return "GV83x to GV89x", f"{FAMILIES['GV6']}, continued"
+    for codes, numbers in _MORE_OF_WRONG.items():
+        if number.isdecimal() and int(number) in numbers:
+            return codes, f"{FAMILIES['GV6']}, continued"
     return f"{code[:3]}xx", FAMILIES.get(code[:3], "of other packages")
 
 

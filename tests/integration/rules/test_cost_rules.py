@@ -47,7 +47,7 @@ def notes_in(program: str, folder: Path, limits: RunLimits | None = None) -> lis
     return [
         (each.cause, None if each.location is None else each.location.line - before)
         for each in check_case(Case(capture), RULES).findings
-        if each.code.startswith("GV9")
+        if each.code.startswith("GV90")
     ]
 
 

@@ -1,1 +1,1 @@
-"""GV8xx and GV9xx: memory and time that could be saved, and reentrant checkpoints."""
+"""GV80x and GV90x: memory and time that could be saved, and reentrant checkpoints."""
