@@ -97,3 +97,30 @@ def test_ids_that_begin_sequences_and_pad_them_are_right(tmp_path: Path) -> None
     script = script.replace("torch.cat([torch.randint(1, 19, (n,)), torch.tensor([END])])",
                             "torch.cat([torch.tensor([END]), torch.randint(1, 19, (n,))])")  # fmt: skip
     assert "end_of_sequences_ignored" not in {each.cause for each in alarms(HEAD + script + TRAIN, tmp_path)}
+
+
+TOKENIZER = """
+class Tokenizer:
+    eos_token_id, pad_token_id = 0, {pad}
+
+tok = Tokenizer()
+{set}
+embed, mix, head = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 20)
+optimizer = torch.optim.Adam([*embed.parameters(), *mix.parameters(), *head.parameters()], lr=0.01)
+for step in range(5):
+    lengths = [7, *torch.randint(2, 8, (11,)).tolist()]
+    rows = [torch.cat([torch.randint(1, 19, (n,)), torch.tensor([tok.eos_token_id])]) for n in lengths]
+    ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tok.pad_token_id)
+    labels = ids.clone()
+    labels[labels == tok.pad_token_id] = -100  # HERE
+    loss = F.cross_entropy(head(mix(embed(ids))[0])[:, :-1].reshape(-1, 20), labels[:, 1:].reshape(-1))
+"""
+
+
+def test_a_pad_token_that_is_set_to_the_end_is_told_in_batches_of_one_width(tmp_path: Path) -> None:
+    script = HEAD + TOKENIZER.format(pad=None, set="tok.pad_token_id = tok.eos_token_id") + TRAIN
+    assert_first_alarm(script, "end_of_sequences_ignored", tmp_path)
+
+
+def test_a_pad_token_of_its_own_is_right(tmp_path: Path) -> None:
+    assert not alarms(HEAD + TOKENIZER.format(pad=19, set="") + TRAIN, tmp_path)

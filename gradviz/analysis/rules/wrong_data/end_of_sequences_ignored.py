@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import IGNORED_CLASS, Call, Padding
 
 
@@ -22,7 +24,8 @@ class EndOfSequencesIgnored(Rule):
     What it finds
     -------------
     Batches of ids in which even the longest sequence ends with exactly one of the id that pads the others, so that it
-    is the end of each sequence as well, as with ``pad_token = eos_token``; where the labels of this id, all of them,
+    is the end of each sequence as well, as with ``pad_token = eos_token``; where they have several widths, or the
+    program sets the one token to the other; and where the labels of this id, all of them,
     are set to what ``cross_entropy`` ignores, or where it is the ``ignore_index``. Also labels of which in each batch
     just one more of each sequence is ignored than a mask hides from the model.
 
@@ -65,7 +68,7 @@ class EndOfSequencesIgnored(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        ends = _padding_that_ends(flow)
+        ends = _padding_that_ends(case)
         for rows in calls_in_training(flow, frozenset({"cross_entropy", "nll_loss"})):
             row, call = rows[0], flow.log.calls[rows[0]]  # Of later batches of a loader, the log has no labels.
             ignored = call.scalars.get("ignore_index", IGNORED_CLASS)
@@ -106,11 +109,13 @@ _EQUALS = frozenset({"eq", "ne"})
 _FILLS = frozenset({"setitem", "masked_fill", "where", "index_put"})
 
 
-def _padding_that_ends(flow: Dataflow) -> Padding | None:
-    """What pads the ids of several batches of different widths, of each of which the longest sequence has exactly one.
+def _padding_that_ends(case: Case) -> Padding | None:
+    """What pads the ids of several batches, of each of which the longest sequence has exactly one.
 
-    In batches of one width, it may just be longer than any sequence.
+    In batches of one width, it may just be longer than any sequence, unless the program sets the one token to the
+    other.
     """
+    flow = case.dataflow
     found, widths = list[Padding](), set[int]()
     for row in flow.rows_of_function(_LOOKUP):
         call = flow.log.calls[row]
@@ -120,8 +125,26 @@ def _padding_that_ends(flow: Dataflow) -> Padding | None:
                 found.append(padding)
                 widths.add(shape[padding.axis])
     same = {(each.value, each.axis, each.is_at_end, each.least) for each in found}
-    is_end = len(found) >= _MIN_BATCHES and len(same) == 1 and found[0].is_at_end and found[0].least == 1
-    return found[0] if is_end and len(widths) > 1 else None
+    if len(found) < _MIN_BATCHES or len(same) > 1 or not found[0].is_at_end or found[0].least != 1:
+        return None
+    return found[0] if len(widths) > 1 or _pads_with_the_end(case) else None
+
+
+_PADS = frozenset({"pad_token", "pad_token_id", "pad_id"})
+_ENDS = frozenset({"eos_token", "eos_token_id", "eos_id"})
+"""Attributes of tokenizers; https://huggingface.co/docs/transformers/main_classes/tokenizer has the first two."""
+
+
+def _pads_with_the_end(case: Case) -> bool:
+    """Whether the program sets the token that pads to the one that ends, as in ``tok.pad_token = tok.eos_token``."""
+    return any(
+        isinstance(target, ast.Attribute)
+        and isinstance(value, ast.Attribute)
+        and target.attr in _PADS
+        and value.attr in _ENDS
+        for _, tree in own_files(case)
+        for target, value in tree.assignments
+    )
 
 
 def _has_score_for_each_id(flow: Dataflow, call: Call) -> bool:
