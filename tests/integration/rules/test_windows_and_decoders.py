@@ -66,6 +66,49 @@ def test_columns_that_the_model_has_not_read_are_right(item: str, net: str, tmp_
     assert not alarms(WINDOWS.replace("ITEM", item).replace("READ", net), tmp_path)
 
 
+HORIZON = (
+    HEAD
+    + """
+series = torch.randn(300).cumsum(0) / 9
+net = nn.Sequential(nn.Linear(16, 24), nn.ReLU(), nn.Linear(24, OUT))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(12):
+    start = torch.randint(0, 270, (16,))
+    BATCH
+    loss = F.mse_loss(net(x), y)
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        "x = torch.stack([series[i:i + 16] for i in start.tolist()])\n"
+        "    y = torch.stack([series[i + 15:i + 19] for i in start.tolist()])  # HERE",
+        "rows = series.unfold(0, 20, 1)[start]\n    x, y = rows[:, :16], rows[:, 15:19]  # HERE",
+        "x = series[start[:, None] + torch.arange(16)]\n    y = series[start[:, None] + torch.arange(15, 19)]  # HERE",
+    ],
+    ids=["stacked", "of a batch of windows", "looked up"],
+)
+def test_a_horizon_that_begins_with_the_last_value_read_is_told(batch: str, tmp_path: Path) -> None:
+    script = HORIZON.replace("OUT", "4").replace("BATCH", batch)
+    assert_first_alarm(script, "targets_are_inputs", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("batch", "out"),
+    [
+        ("x = torch.stack([series[i:i + 16] for i in start.tolist()])\n"
+         "    y = torch.stack([series[i + 16:i + 20] for i in start.tolist()])", "4"),
+        ("rows = series.unfold(0, 20, 1)[start]\n    x, y = rows[:, :16], rows[:, 1:17]", "16"),
+    ],
+    ids=["behind the inputs", "each position is asked for the next one"],
+)  # fmt: skip
+def test_a_horizon_behind_the_inputs_is_right(batch: str, out: str, tmp_path: Path) -> None:
+    assert not alarms(HORIZON.replace("OUT", out).replace("BATCH", batch), tmp_path)
+
+
 DECODER = (
     HEAD
     + """

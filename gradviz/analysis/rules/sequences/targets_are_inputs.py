@@ -43,7 +43,8 @@ class TargetsAreInputs(Rule):
     where the targets lose their last ones, and decoders that go on token by token and get the one that they are asked
     for. Also regressions: of a recurrent layer that reads ``x[:, :-1]`` and is asked for ``x[:, :-1]``, of one that
     begins with the state of an encoder and reads all of its target, of a model that gets data with added noise and is
-    asked for that noisy data, and of a model that reads a window whose last values are its target.
+    asked for that noisy data, and of a model that reads a window whose last values are its target, or the beginning of
+    it.
 
     Why it matters
     --------------
@@ -138,8 +139,21 @@ class TargetsAreInputs(Rule):
     def _read_before(self, case: Case, found: TargetRead) -> Finding:
         flow = case.dataflow
         location, read = two_lines(flow, found.cut, found.read)
+        window = f"the window of {found.length:,} values that the model reads"
+        if found.shared < found.of:
+            return self.finding(
+                f"the target of the loss, {found.of:,} steps, begins with the last "
+                f"{'value' if found.shared == 1 else f'{found.shared:,} values'} of {window}",
+                symptom="grad_wrong",
+                why="the model only has to copy what it has read, so errors look smaller than those of a forecast, and "
+                "the last steps that are wanted are never asked for",
+                fix="begin the target behind the inputs: inputs x[i:end], target x[end:end + horizon]",
+                location=location,
+                symptom_location=read,
+                evidence={"window": found.length, "shared": found.shared},
+            )
         return self.finding(
-            f"the target of the loss is the end of the window of {found.length:,} values that the model reads",
+            f"the target of the loss is the end of {window}",
             symptom="grad_wrong",
             why="the model only has to copy the last value that it gets, and learns nothing about what follows",
             fix="end the inputs before the target: inputs x[:, :-1], target x[:, -1]",

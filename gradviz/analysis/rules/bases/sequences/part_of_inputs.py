@@ -1,4 +1,4 @@
-"""Losses of regressions whose target is the end of the very window that the model reads."""
+"""Losses of regressions whose target is the end of the very window that the model reads, or begins with this end."""
 
 from __future__ import annotations
 
@@ -54,10 +54,15 @@ class TargetRead(Struct, frozen=True):
     """The call with parameters that takes the window."""
     length: int
     """Of the window."""
+    shared: int
+    """How many steps of the target the window has."""
+    of: int
+    """How many steps the target has."""
 
 
 def target_read(flow: Dataflow, row: int) -> TargetRead | None:
-    """Whether the model gets the target of a loss as the last part of the window that it reads, unchanged."""
+    """Whether the model gets the target of a loss, or its first steps, as the last part of the window that it reads,
+    unchanged."""
     call = flow.log.calls[row]
     if not is_error(call):
         return None
@@ -67,10 +72,22 @@ def target_read(flow: Dataflow, row: int) -> TargetRead | None:
     for each, use in data_read(flow, call.inputs[0].tensor, row):
         for given, _ in _windows(flow, use.tensor, each):
             target, cut = wanted.get(given.source, (None, 0))
-            length = None if target is None else _length_if_last(flow, given, target)
-            if length is not None and not is_cut_from(flow, call.inputs[0].tensor, row, length):
-                return TargetRead(cut, each, length)
+            steps = None if target is None else _steps_if_read(flow, given, target)
+            if steps is not None and not is_cut_from(flow, call.inputs[0].tensor, row, steps[0]):
+                return TargetRead(cut, each, *steps)
     return None
+
+
+def steps_read(window: tuple[int, int], target: tuple[int, int]) -> int:
+    """How many steps of a target a window has, if they are few and the last ones of the window; else 0.
+
+    They are all steps of the target, or half of them at most: a target that is the window one step later is that of
+    each position.
+    """
+    (start, end), (first, last) = window, target
+    shared = min(end, last) - first
+    is_small = 0 < shared * _SHARE <= end - start and start <= first
+    return shared if is_small and (last == end or (last > end and shared * _SHARE <= last - first)) else 0
 
 
 def is_error(call: Call) -> bool:
@@ -86,14 +103,14 @@ def data_read(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, Tens
             yield from ((each, use) for use, role in roles if role == "tensor" and not use.requires_grad)
 
 
-def _length_if_last(flow: Dataflow, given: _Window, target: _Window) -> int | None:
-    """The length of the window that a model reads, if the target is a small part of it, at its end."""
+def _steps_if_read(flow: Dataflow, given: _Window, target: _Window) -> tuple[int, int, int] | None:
+    """The length of the window that a model reads, how many steps of the target it has, and of how many."""
     shape, axis = shape_of(flow, target.source), target.axis
     if axis is None or given.picks != target.picks or given.axis not in (None, axis):
         return None
-    (start, end), (first, last) = given.span(shape, axis), target.span(shape, axis)
-    is_small = (last - first) * _SHARE < end - start
-    return end - start if is_small and start <= first and last == end else None
+    window, wanted = given.span(shape, axis), target.span(shape, axis)
+    shared = steps_read(window, wanted)
+    return (window[1] - window[0], shared, wanted[1] - wanted[0]) if shared else None
 
 
 def is_cut_from(flow: Dataflow, tensor: int, row: int, length: int) -> bool:

@@ -19,11 +19,11 @@ from gradviz.analysis.rules.bases.sequences.part_of_inputs import (
     is_cut_from,
     is_error,
     slice_of,
+    steps_read,
 )
 from gradviz.graph.call_log import Call
 
 _BOTH = 2
-_SHARE = 2
 _MAX_CALLS = 16
 _SCALES = frozenset({"sub", "div", "add", "mul"})
 
@@ -42,7 +42,8 @@ class _Span(Struct, frozen=True):
 
 
 def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
-    """Whether the target of each sample is the last part of the window that the model reads of the same sample."""
+    """Whether the target of each sample, or its beginning, is the last part of the window that the model reads of the
+    same sample."""
     call = flow.log.calls[row]
     if not is_error(call):
         return None
@@ -51,21 +52,20 @@ def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
         return None
     for each, use in data_read(flow, call.inputs[0].tensor, row):
         given = _spans(flow, use.tensor, each, is_scaled=True)
-        if len(given) == len(target) and all(map(_is_end, target, given)):
+        shared = set(map(_shared, target, given)) if len(given) == len(target) else {0}
+        if 0 not in shared:
             length = given[0].length
             is_part = is_cut_from(flow, call.inputs[0].tensor, row, length)
-            return None if is_part else TargetRead(target[-1].cut, each, length)
+            return None if is_part else TargetRead(target[-1].cut, each, length, max(shared), target[0].length)
     return None
 
 
-def _is_end(target: _Span, given: _Span) -> bool:
-    is_inside = given.source == target.source and given.start <= target.start
-    is_inside &= given.columns in ((), target.columns)
-    return (
-        is_inside
-        and target.start + target.length == given.start + given.length
-        and (target.length * _SHARE <= given.length)
-    )
+def _shared(target: _Span, given: _Span) -> int:
+    """How many steps of the target of a sample the model reads at the end of its window."""
+    if given.source != target.source or given.columns not in ((), target.columns):
+        return 0
+    window, wanted = ((each.start, each.start + each.length) for each in (given, target))
+    return steps_read(window, wanted)
 
 
 def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False) -> list[_Span]:
