@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV893": (
+        (
+            "(labels[:, None] == labels) & ~torch.eye(n, dtype=torch.bool)",
+            (("(labels[:, None] == labels)", "((labels[:, None] == labels) & ~diagonal)"),),
+        ),
+    ),
     "GV834": (
         (
             "torch.arange(n, dtype=torch.float32)",
