@@ -93,6 +93,13 @@ def test_weights_of_samples_or_of_other_things(lines: str, tmp_path: Path) -> No
         "    error = (score - y) ** 2\n    place = error.detach().argsort(-1)  # HERE\n"
         "    w = torch.linspace(2.0, 0.1, 10).expand(8, 10).gather(1, place)\n"
         "    loss = torch.linalg.vecdot(w, error).mean()\n",
+        "    error, found = (score - y) ** 2, y > 0.8\n"
+        "    place = error.detach().masked_fill(found, 0).argsort(-1, descending=True)  # HERE\n"
+        "    kept = (place < 2 * found.sum(1, keepdim=True)) & ~found\n    loss = error[found | kept].mean()\n",
+        "    error, found = (score - y) ** 2, y > 0.8\n    hard = error.detach().clone()\n    hard[found] = 0\n"
+        "    _, place = hard.sort(1, descending=True)  # HERE\n"
+        "    kept = place < (2 * found.sum(1, keepdim=True)).expand_as(place)\n"
+        "    loss = (error * (found | kept)).sum() / found.sum()\n",
     ],
 )
 def test_an_order_that_is_taken_for_ranks(lines: str, tmp_path: Path) -> None:
@@ -118,6 +125,9 @@ def test_an_order_that_is_taken_for_ranks(lines: str, tmp_path: Path) -> None:
         "    loss = (error[order] * y[order].mean(1).abs()).mean()\n",
         "    found = (score.detach().argsort(-1, descending=True) < 4).float()\n"
         "    precision = (found.cumsum(-1) / (places + 1)).mean().item()\n    loss = ((score - y) ** 2).mean()\n",
+        "    error, found = (score - y) ** 2, y > 0.8\n"
+        "    _, order = error.detach().masked_fill(found, 0).sort(1, descending=True)\n    _, place = order.sort(1)\n"
+        "    kept = (place < 2 * found.sum(1, keepdim=True)) & ~found\n    loss = error[found | kept].mean()\n",
     ],
 )
 def test_orders_that_are_indexes_and_ranks_of_orders(lines: str, tmp_path: Path) -> None:

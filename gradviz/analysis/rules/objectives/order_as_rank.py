@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
@@ -17,7 +18,7 @@ from gradviz.analysis.rules.bases.formulas.uses_of_orders import (
     masks_what_was_sorted,
     weighs_what_was_sorted,
 )
-from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
+from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before, value_maker
 from gradviz.graph.call_log import Call
 
 
@@ -28,7 +29,8 @@ class OrderAsRank(Rule):
     -------------
     The result of ``argsort()`` or the indexes of ``sort()`` in a formula that makes weights of ranks, such as ``1 /
     log2(rank + 2)``, ``1 / (k + rank)``, ``exp(-rank)``, where a loss uses the weights and nothing uses the result as
-    an index. Also a comparison with a number (``argsort() < k``) that masks what was sorted, and a lookup in a table of
+    an index. Also a comparison with a number (``argsort() < k``), or with one for each row, that
+    masks what was sorted, as where the hardest negatives are kept, and a lookup in a table of
     weights (``decay[argsort()]``) that multiplies what was sorted, in its old order. An order of random numbers is left
     alone: its ranks are as random as its indexes.
 
@@ -141,12 +143,14 @@ def _use_as_rank(flow: Dataflow, row: int) -> int | None:
             name = plain_name(taker.function)
             if not taker.outputs or taker.kind != "operation":
                 return None  # It leaves torch: what it is for is not known.
+            if name.endswith("_as") and taker.inputs[0].tensor != value.tensor:
+                continue  # It gives its shape only.
             is_below = name == "div" and _is_below(taker, value.tensor)
             if name in KEEPS_INDEXES or (name in _SHIFTS and _is_alone(taker) and not is_below):
                 waiting.append(_Value(taker.outputs[0].tensor, user))
             elif is_below or _is_curve(taker, name):
                 found += [user] if _reaches_a_loss(flow, user) else []
-            elif name in _COMPARES and _is_alone(taker) and type(taker.scalars.get("1")) in (int, float):
+            elif name in _COMPARES and _is_with_numbers(flow, user, value.tensor):
                 found += [user] if masks_what_was_sorted(flow, row, user) else []
             elif name in _LOOKS_UP and weighs_what_was_sorted(flow, row, user, value.tensor):
                 found.append(user)
@@ -157,6 +161,17 @@ def _use_as_rank(flow: Dataflow, row: int) -> int | None:
 
 def _is_alone(call: Call) -> bool:
     return len({use.tensor for use in call.inputs}) == 1
+
+
+def _is_with_numbers(flow: Dataflow, row: int, tensor: int) -> bool:
+    """Whether a call compares the indexes with one number, or with one for each row."""
+    call = flow.log.calls[row]
+    if _is_alone(call):
+        return type(call.scalars.get("1")) in (int, float)
+    other = next(use.tensor for use in call.inputs if use.tensor != tensor)
+    made = value_maker(flow, other, row)
+    shape = shape_of(flow, other if made is None else made[1].outputs[0].tensor)
+    return not shape or shape[-1] == 1
 
 
 def _is_curve(call: Call, name: str) -> bool:

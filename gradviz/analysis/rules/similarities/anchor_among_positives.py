@@ -81,15 +81,15 @@ class AnchorAmongPositives(Rule):
     def _finding(self, flow: Dataflow, row: int, found: _Positives) -> Finding:
         location, used = two_lines(flow, found.compared, row)
         return self.finding(
-            f"each of the {found.count:,} samples is among its own positives{at_line(used)}: labels are compared with "
-            "themselves, and only the denominator leaves out the diagonal",
+            f"each of the {found.samples:,} samples is among its own positives{at_line(used)}: labels are compared "
+            "with themselves, and only the denominator leaves out the diagonal",
             symptom="grad_wrong",
             why="nothing can bring a sample nearer to itself: this pair only pushes it away from all others, those of "
             "its own label included",
             fix="take the diagonal out of the positives: (labels[:, None] == labels) & ~torch.eye(n, dtype=torch.bool)",
             location=location,
             symptom_location=used,
-            evidence={"samples": found.count},
+            evidence={"samples": found.samples},
         )
 
 
@@ -98,7 +98,7 @@ class _Positives(NamedTuple):
 
     compared: int
     """The call that compares the labels with themselves."""
-    count: int
+    samples: int
 
 
 _PICKS = frozenset({"mul", "where", "getitem", "masked_select"})

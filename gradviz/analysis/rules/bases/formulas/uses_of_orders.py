@@ -14,25 +14,52 @@ from gradviz.graph.call_log import Call
 _BOTH = 2
 KEEPS_INDEXES = SHAPE_ONLY - PARTS - {"T", "t"} | {"detach", "type", "half", "long"}
 _SIZES = KEEPS_INDEXES | {"abs", "square", "neg"}
+_FILLS = frozenset({"masked_fill", "setitem", "index_put"})
+"""They put a number in the place of some values, as before a search for the hardest negatives."""
 _MASKS = frozenset({"mul", "where", "masked_fill", "getitem", "masked_select"})
+_JOINS = frozenset({"and", "or", "bitwise_and", "bitwise_or", "logical_and", "logical_or"})
+_MAX_JOINED = 4
+_MAX_FILLED = 8
 
 
 def masks_what_was_sorted(flow: Dataflow, row: int, compared: int) -> bool:
-    """Whether the result of a comparison selects among the very values that were sorted."""
+    """Whether the result of a comparison, perhaps joined with other masks, selects among the very values that were
+    sorted."""
     given = flow.log.calls[row].inputs[0].tensor
-    source = tensor_before(flow, given, row, _SIZES)
-    mask, after = flow.log.calls[compared].outputs[0].tensor, compared
-    for _ in range(_BOTH):
-        for user in flow.users(mask, after):
-            call = flow.log.calls[user]
-            name = plain_name(call.function)
-            others = (use.tensor for use in call.inputs if use.tensor != mask)
-            if name in _MASKS and any(tensor_before(flow, each, user, _SIZES) == source for each in others):
-                return bool(shape_of(flow, mask) == shape_of(flow, given))
-            if name in KEEPS_INDEXES and call.outputs:
-                mask, after = call.outputs[0].tensor, user
-                break
+    source = _before_fills(flow, given, row)
+    shape = shape_of(flow, given)
+    waiting = [(flow.log.calls[compared].outputs[0].tensor, compared)]
+    for _ in range(_MAX_JOINED):
+        joined = list[tuple[int, int]]()
+        for mask, after in waiting:
+            if shape_of(flow, mask) != shape:
+                continue
+            for user in flow.users(mask, after):
+                call = flow.log.calls[user]
+                name = plain_name(call.function).strip("_")
+                others = (use.tensor for use in call.inputs if use.tensor != mask)
+                if name in _MASKS and any(_before_fills(flow, each, user) == source for each in others):
+                    return True
+                if name in KEEPS_INDEXES | _JOINS and call.outputs:
+                    joined.append((call.outputs[0].tensor, user))
+        waiting = joined
     return False
+
+
+def _before_fills(flow: Dataflow, tensor: int, row: int) -> int:
+    """The tensor before some of its values were replaced, and its shape, its type or its signs changed."""
+    for _ in range(_MAX_FILLED):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        name = "" if call is None else plain_name(call.function)
+        if made is None or call is None or not call.inputs or not (name in _FILLS or _is_kept(call, name)):
+            break
+        row, tensor = made, call.inputs[0].tensor
+    return tensor
+
+
+def _is_kept(call: Call, name: str) -> bool:
+    return name in _SIZES and len(call.inputs) == 1
 
 
 def weighs_what_was_sorted(flow: Dataflow, row: int, lookup: int, order: int) -> bool:
