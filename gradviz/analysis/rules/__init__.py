@@ -54,6 +54,7 @@ from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsPr
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
+from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
@@ -651,6 +652,7 @@ RULES: tuple[type[Rule], ...] = (
     LevelNotRestored,
     PreparedOtherwise,
     AnchorAmongPositives,
+    ScoredOnTrainedRows,
     ClippedToNothing,
     StepsTooSmall,
     LeftAtOnce,

@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV894": (
+        (
+            "train on x[:n], score on x[n:]",
+            (("(model(x[40:]) - y[40:])", "(model(x[48:]) - y[48:])"),),
+        ),
+    ),
     "GV893": (
         (
             "(labels[:, None] == labels) & ~torch.eye(n, dtype=torch.bool)",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, callers, class_of, location_of_call, plain_name
-from gradviz.analysis.dataflow.layer_calls import DENSE_LAYERS
+from gradviz.analysis.dataflow.call_words import at_line, callers, class_of, location_of_call
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.preparations import Preparation, preparation
-from gradviz.analysis.rules.bases.evaluations.scoring_calls import is_scoring
+from gradviz.analysis.rules.bases.evaluations.scoring_calls import calls_on_data, is_for_a_loss
 from gradviz.graph.traversal import scopes_around
 
 
@@ -67,27 +66,15 @@ class PreparedOtherwise(Rule):
     yields_to = ("pixels_scaled_otherwise",)
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow = case.dataflow
-        trained: dict[int, list[int]] = defaultdict(list)
-        scored: dict[int, list[int]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls if case.histories.reached_by else ()):
-            if (
-                plain_name(call.function) not in DENSE_LAYERS
-                or len(call.inputs) < _BOTH
-                or call.inputs[0].requires_grad
-            ):
-                continue
-            weight = call.inputs[1].tensor
-            if is_scoring(case.histories, row):
-                if len(scored[weight]) < _MAX_ROWS and not _is_for_a_loss(case, row):
-                    scored[weight].append(row)
-            elif weight in case.histories.trained and flow.has_step_after(row) and call.grad_mode == "enabled":
-                trained[weight].append(row)
+        trained, scored = calls_on_data(case)
         for weight in sorted(trained.keys() & scored.keys()):
+            shown = list(islice((row for row in scored[weight] if not is_for_a_loss(case, row)), _MAX_ROWS))
+            if not shown:
+                continue
             one = _only(case, trained[weight]) if len(trained[weight]) >= _MIN_TIMES else None
-            other = None if one is None else _only(case, scored[weight], one.root)
+            other = None if one is None else _only(case, shown, one.root)
             if one is not None and other is not None and one.steps != other.steps:
-                yield self._finding(case, scored[weight][0], one, other)
+                yield self._finding(case, shown[0], one, other)
                 return
 
     def _finding(self, case: Case, row: int, trained: Preparation, scored: Preparation) -> Finding:
@@ -107,16 +94,8 @@ class PreparedOtherwise(Rule):
         )
 
 
-_BOTH = 2
 _MIN_TIMES = 3
 _MAX_ROWS = 32
-
-
-def _is_for_a_loss(case: Case, row: int) -> bool:
-    """Whether a loss takes what comes of a call without gradients, as the value of a next state: that is a target."""
-    flow, calls = case.dataflow, case.dataflow.log.calls
-    below = flow.descendants(calls[row].outputs[0].tensor, row, case.histories.backward_after(row))
-    return any(calls[each].live_inputs for each in below if calls[each].grad_mode == "enabled")
 
 
 def _words(prepared: Preparation) -> str:
