@@ -104,6 +104,11 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     first_factor: Number | None = None
     """For a schedule that goes from one factor to another one, ``LinearLR``, the first of the two."""
     last_factor: Number | None = None
+    milestones: tuple[Count, ...] = ()
+    """For a schedule that multiplies the rate with a number, the steps at which it does: all of ``MultiStepLR``, the
+    first of ``StepLR`` and ``ExponentialLR``, which go on at its multiples."""
+    gamma: Number | None = None
+    """That number."""
     replaced: tuple[Number, Number] | None = None
     """The first learning rate of a step that something else had set, and the one that this schedule put in its place,
     computed from what it had made before."""

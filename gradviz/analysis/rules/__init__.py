@@ -228,6 +228,7 @@ from gradviz.analysis.rules.schedules.rate_set_elsewhere import RateSetElsewhere
 from gradviz.analysis.rules.schedules.rates_fall_with_depth import RatesFallWithDepth
 from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
+from gradviz.analysis.rules.schedules.schedule_counts_epochs import ScheduleCountsEpochs
 from gradviz.analysis.rules.schedules.schedule_made_anew import ScheduleMadeAnew
 from gradviz.analysis.rules.schedules.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.schedules.schedule_told_a_loss import ScheduleToldALoss
@@ -640,6 +641,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleToldALoss,
     ProductsAcrossImages,
     GainsStartAtZero,
+    ScheduleCountsEpochs,
     ScoreOfLastBatch,
     CopyNeverUpdated,
     LogarithmAsFactor,

@@ -112,6 +112,8 @@ class CallLogBuilder:
                 peak_rate=known.peak_rate,
                 first_factor=known.factors[0],
                 last_factor=known.factors[1],
+                milestones=known.milestones,
+                gamma=known.gamma,
                 replaced=known.replaced,
                 length=known.length,
                 held_counts=known.held_counts,

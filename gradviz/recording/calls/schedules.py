@@ -28,6 +28,7 @@ from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 _MAX_SCHEDULES = 1_000
 _MAX_READINGS = 200
 _MAX_FRACTIONS = 8
+_MAX_MILESTONES = 100
 _LENGTHS = ("total_steps", "T_max", "total_iters")
 """Attributes of schedules that are made for a number of steps."""
 _LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
@@ -74,6 +75,9 @@ class KnownSchedule:
     """Whole numbers in the functions that compute its factors."""
     factors: tuple[float | None, float | None] = (None, None)
     """The first and the last of one that goes from one factor to another."""
+    milestones: tuple[int, ...] = ()
+    """The steps at which one multiplies the rate with `gamma`."""
+    gamma: float | None = None
     steps_before: int = 0
     """Of its optimizer, when it was made."""
     optimizer_steps: int = 0
@@ -205,6 +209,7 @@ class Schedules:
                 known.length = _length_of(schedule)
                 known.held_counts = held_counts(vars(schedule).get("lr_lambdas"))
                 known.factors = _factor_in(schedule, "start_factor"), _factor_in(schedule, "end_factor")
+                known.milestones, known.gamma = _milestones_of(schedule), _factor_in(schedule, "gamma")
                 known.steps_before = known.optimizer.turns.steps
                 known.mode = _mode_of(schedule)
                 self.all.append(known)
@@ -236,6 +241,16 @@ def _length_of(schedule: Any) -> int | None:
     """The number of steps that it was made for."""
     known = (vars(schedule).get(name) for name in _LENGTHS)
     return next((each for each in known if type(each) is int and each > 0), None)
+
+
+def _milestones_of(schedule: Any) -> tuple[int, ...]:
+    """The steps at which it multiplies the rate, or the first of them where all their multiples follow."""
+    known = vars(schedule)
+    if type(schedule) is torch.optim.lr_scheduler.ExponentialLR:
+        return (1,)
+    counts = known.get("milestones") or [known.get("step_size")]
+    whole = [each for each in counts if type(each) is int and each > 0]
+    return tuple(sorted(whole[:_MAX_MILESTONES])) if len(whole) == len(counts) else ()
 
 
 def _factor_in(schedule: Any, name: str) -> float | None:

@@ -45,10 +45,13 @@ RIGHT = {
     "apart": "for epoch in range(3):\n    fit(x[:150], y[:150])\n    print(score(x[150:], y[150:]))\n",
     "parts of one permutation": "p = torch.randperm(200)\ntrain, held_out = p[:150], p[150:]\n"
     "for epoch in range(3):\n    fit(x[train], y[train])\n    print(score(x[held_out], y[held_out]))\n",
-    "the training error of some": "for epoch in range(3):\n    fit(x[:150], y[:150])\n    print(score(x[:50], y[:50]))\n",
+    "the training error of some": "for epoch in range(3):\n    fit(x[:150], y[:150])\n"
+    "    print(score(x[:50], y[:50]))\n",
     "all, and all": "for epoch in range(3):\n    fit(x, y)\n    print(score(x, y))\n",
-    "all, and both halves": "for epoch in range(3):\n    fit(x, y)\nprint(score(x[:100], y[:100]), score(x[100:], y[100:]))\n",
-    "walking forward": "for end in (50, 90, 130):\n    fit(x[:end], y[:end])\n    print(score(x[end:end + 60], y[end:end + 60]))\n",
+    "all, and both halves": "for epoch in range(3):\n    fit(x, y)\n"
+    "print(score(x[:100], y[:100]), score(x[100:], y[100:]))\n",
+    "walking forward": "for end in (50, 90, 130):\n    fit(x[:end], y[:end])\n"
+    "    print(score(x[end:end + 60], y[end:end + 60]))\n",
     "folds": "for fold in range(4):\n    out = torch.arange(200) // 50 == fold\n    fit(x[~out], y[~out])\n"
     "    print(score(x[out], y[out]))\n",
 }  # fmt: skip
