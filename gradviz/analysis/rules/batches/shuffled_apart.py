@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.loaded_apart import are_loaded_apart, lines_of_loaders
 from gradviz.analysis.rules.bases.batches.ordered_alone import ordered_alone
 from gradviz.analysis.rules.bases.batches.slices_in_order import orderings, slices_in_order
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
@@ -28,7 +29,8 @@ class ShuffledApart(Rule):
     A loss that compares predictions with targets one by one, where the inputs were ordered by one ``randperm()`` and
     the targets by another one of the same length, and neither got the other's; or where a permutation of all samples
     orders the inputs alone, or the targets alone; or where the indexes of both were drawn by two calls of ``randint()``
-    with one bound; also arrays of NumPy that were shuffled one after the other. Also a slice of data in the order in
+    with one bound; also arrays of NumPy that were shuffled one after the other, and two loaders, of the inputs and of
+    the targets, that shuffle both. Also a slice of data in the order in
     which they are stored (``advantages[i : i + 64]``) that is combined, element by element, with what was computed from
     data that a permutation of all of them ordered, or that a loader shuffles. Random numbers are left alone: they
     belong to no sample.
@@ -86,9 +88,22 @@ class ShuffledApart(Rule):
                 yield self._finding(case, rows[-1], *drawn, are_drawn=True)
             elif alone is not None:
                 yield self._alone(case, rows[-1], alone)
+            elif flow.log.loaders and are_loaded_apart(flow, rows[:_MOST_LOADED]):
+                yield self._loaded(case, rows[-1])
         for slice_row, ordering in slices_in_order(case):
             yield self._in_order(case, slice_row, ordering)
         yield from self._arrays(case, {row for rows in lines.values() for row in rows})
+
+    def _loaded(self, case: Case, row: int) -> Finding:
+        loss, made = location_of_call(case.dataflow, row), lines_of_loaders(case)
+        return self.finding(
+            "one loader shuffles the inputs and another one the targets, each into an order of its own",
+            symptom="grad_wrong",
+            why="each input meets the target of another sample, so there is nothing to learn but their frequencies",
+            fix="give both to one loader: DataLoader(TensorDataset(x, y), shuffle=True)",
+            location=loss if made is None else made[1],
+            symptom_location=None if made is None else made[0],
+        )
 
     def _arrays(self, case: Case, losses: set[int]) -> Iterator[Finding]:
         """Of arrays that were shuffled before they came into torch."""
@@ -209,3 +224,5 @@ def _count(flow: Dataflow, tensor: int) -> int | None:
 
 
 _BOTH = 2
+_MOST_LOADED = 8
+"""Of the batches of a loader, only the first ones are noted sample by sample."""

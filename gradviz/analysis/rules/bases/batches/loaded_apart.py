@@ -1,0 +1,92 @@
+"""Inputs and targets that two loaders shuffle, each in an order of its own."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.batches.drawn_rows import number_of_sample
+
+_MIN_ROWS = 4
+_MIN_STEPS = 2
+_PAIR = 2
+_MAX_MAKERS = 8
+
+
+class _Loaded(Struct, frozen=True):
+    """Samples that were put into a batch one by one, by their numbers."""
+
+    numbers: tuple[int, ...]
+    source: int
+    """The memory of the tensor that they were taken from."""
+    count: int
+    """How many samples that has."""
+
+
+def are_loaded_apart(flow: Dataflow, rows: list[int]) -> bool:
+    """Whether losses compare, in two steps or more, predictions for some samples with the targets of others.
+
+    The numbers of both are known where a loader of one process takes them from tensors. Numbers that all differ by the
+    same are those of samples that follow each other.
+    """
+    known = [pair for row in rows if (pair := _inputs_and_targets(flow, row)) is not None]
+    return len(known) >= _MIN_STEPS and all(map(_are_of_others, known))
+
+
+def _inputs_and_targets(flow: Dataflow, row: int) -> tuple[list[_Loaded], list[_Loaded]] | None:
+    since = flow.step_before(row)
+    prediction, target = (use.tensor for use in flow.log.calls[row].inputs[:_PAIR])
+    inputs, targets = _loaded(flow, prediction, row, since), _loaded(flow, target, row, since)
+    return (inputs, targets) if inputs and targets else None
+
+
+def _loaded(flow: Dataflow, tensor: int, row: int, since: int) -> list[_Loaded]:
+    found = (_samples_of(flow, each) for each in flow.ancestors(tensor, row, since))
+    return [each for each in found if each is not None]
+
+
+def _samples_of(flow: Dataflow, row: int) -> _Loaded | None:
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "stack" or len(call.inputs) < _MIN_ROWS or call.live_inputs:
+        return None
+    numbers = [number_of_sample(flow, use.tensor, row) for use in call.inputs]
+    source = _source(flow, call.inputs[0].tensor, row)
+    known = tuple(number for number in numbers if number is not None)
+    if len(known) < len(numbers) or source is None:
+        return None
+    return _Loaded(known, flow.memory_of(source), shape_of(flow, source)[0])
+
+
+def _source(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The tensor that a sample was taken from by its number."""
+    for _, call in flow.makers(tensor, row, _MAX_MAKERS):
+        if plain_name(call.function) == "getitem" and len(call.inputs) == 1 and type(call.scalars.get("1")) is int:
+            return call.inputs[0].tensor
+    return None
+
+
+def _are_of_others(known: tuple[list[_Loaded], list[_Loaded]]) -> bool:
+    inputs, targets = known
+    return all(_is_of_others(one, other) for one in inputs for other in targets)
+
+
+def _is_of_others(one: _Loaded, other: _Loaded) -> bool:
+    """Whether two batches have as many samples of equally large data, chosen and ordered in two ways."""
+    if one.source == other.source or one.count != other.count or len(one.numbers) != len(other.numbers):
+        return False
+    distances = {given - target for given, target in zip(one.numbers, other.numbers, strict=True)}
+    return len(distances) > len(one.numbers) / _PAIR
+
+
+def lines_of_loaders(case: Case) -> tuple[Location, Location] | None:
+    """The two lines that make loaders which do not keep the order of their data; None if there are not just two."""
+    sites = {loader.call_site for loader in case.dataflow.log.loaders if not loader.is_in_order}
+    lines = {(line.file, line.line): line for site in sites if (line := case.location_of_site(site)) is not None}
+    if len(lines) != _PAIR:
+        return None
+    first, second = (lines[key] for key in sorted(lines))
+    return first, second
