@@ -49,6 +49,15 @@ for step in range(8):
     first, second = torch.rand(4) < 0.5, torch.rand(4) < 0.5
     {what}
     loss = F.binary_cross_entropy_with_logits(net(x), y)"""
+TURNS = CROPS.replace(
+    """    def crop(self, x, place):
+        i, j = place.tolist()
+        return x[..., i : i + 8, j : j + 8]
+""",
+    """    def turn(self, x):
+        return torch.rot90(x.flip(2) if torch.rand(()) < 0.5 else x, int(torch.randint(4, ())), dims=(1, 2))
+""",
+)
 APART = "self.crop(self.pictures[k], torch.randint(0, 5, (2,))), self.crop(self.masks[k], torch.randint(0, 5, (2,)))"
 FAULTY = (
     FLIPS.format(first="if torch.rand(()) < 0.5: x = x.flip(-1)", loss=ENTROPY,
@@ -59,9 +68,12 @@ FAULTY = (
                        "    y = torch.where(second[:, None, None, None], torch.flip(y, (3,)), y)  # HERE"),
     CHOSEN.format(what="x = flip(x, first)\n    y = flip(y, second)  # HERE"),
     CHOSEN.format(what="x[first] = x[first].flip(-1)\n    y[second] = y[second].flip(-1)  # HERE"),
+    TURNS.format(both="self.turn(self.pictures[k]), self.turn(self.masks[k])  # HERE"),
     CHOSEN.format(what="x = x.where(~first.view(-1, 1, 1, 1), x.flip(-2))  # HERE"),
 )  # fmt: skip
 HEALTHY = (
+    TURNS.format(both="self.turn(torch.cat([self.pictures[k], self.masks[k]])).split(1)"),
+    TURNS.format(both="torch.rot90(self.pictures[k], k, (1, 2)), torch.rot90(self.masks[k], k % 4, (1, 2))"),
     FLIPS.format(first="if torch.rand(()) < 0.5: x, y = x.flip(-1), y.flip(-1)", second="pass", loss=ENTROPY),
     FLIPS.format(first="if step % 2: x, y = x.flip((2, 3)), torch.flip(y, dims=(1, 2))", second="pass", loss=ENTROPY),
     # Turned back behind the model; always turned; a target for the whole picture.

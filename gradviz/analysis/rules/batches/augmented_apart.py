@@ -23,11 +23,11 @@ class AugmentedApart(Rule):
 
     What it finds
     -------------
-    A loss of each pixel whose input is flipped at some steps and whose target is not flipped at the same ones, or whose
-    input and target are cut out at two different places, which are drawn apart. Also a batch of which a mask says
-    which samples are flipped, where another mask says it of the targets, or where the targets are points, (n, k, 2) or
-    (n, k, 4), that stay where they were. A model that turns its result back is left
-    alone, and so are input and target that are always the same distance apart.
+    A loss of each pixel whose input is flipped, or turned by ``rot90()``, at some steps and whose target is not at the
+    same ones, or whose input and target are cut out at two different places, which are drawn apart. Also a batch of
+    which a mask says which samples are flipped, where another mask says it of the targets, or where the targets are
+    points, (n, k, 2) or (n, k, 4), that stay where they were. A model that turns its result back is left alone, and so
+    are input and target that are always the same distance apart.
 
     Why it matters
     --------------
@@ -71,13 +71,14 @@ class AugmentedApart(Rule):
         flow = case.dataflow
         for rows in calls_in_training(flow, LOSSES_BY_SAMPLE):
             pairs = [pair for row in rows for pair in _pairs(flow, row)]
-            flipped = [pair for pair in pairs if pair[0].flips != pair[1].flips]
+            flipped = [pair for pair in pairs if _are_turned_otherwise(*pair)]
             cropped = [pair for pair in pairs if _are_other_places(*pair)]
             chosen = [pair for pair in pairs if pair[0].choices != pair[1].choices]
             if len(chosen) >= _MIN_PAIRS:
                 yield self._finding(flow, chosen[-1], "flipped", len(chosen), len(pairs))
             elif 0 < len(flipped) < len(pairs):
-                yield self._finding(flow, flipped[-1], "flipped", len(flipped), len(pairs))
+                of_both = [pair for pair in flipped if all(motion.rows for motion in pair)]
+                yield self._finding(flow, (of_both or flipped)[-1], "flipped", len(flipped), len(pairs))
             elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
                 yield self._finding(flow, cropped[-1], "cut out", len(cropped), len(pairs))
         for rows in calls_in_training(flow, _ERRORS_OF_POINTS):
@@ -119,6 +120,8 @@ class _Motion(Struct, frozen=True):
 
     flips: frozenset[int] = frozenset()
     """The axes, counted from the end, along which it is turned round."""
+    quarters: tuple[int, ...] = ()
+    """Its quarter turns, the last one first."""
     crop: tuple[tuple[int, int], ...] = ()
     """Begin and end along each of the last two axes; empty if it is not cut out."""
     choices: frozenset[tuple[frozenset[int], int]] = frozenset()
@@ -131,6 +134,7 @@ _Pair = tuple[_Motion, _Motion]
 _AXES = 2
 _MIN_PAIRS = 4
 _MIN_RANK = 3
+_QUARTERS = 4
 _MAX_MAKERS = 12
 _MOVES = TURNS | {"roll", "rot90", "grid_sample", "transpose", "permute", "fold", "pixel_shuffle"}
 _KEEPS = frozenset({
@@ -161,6 +165,7 @@ def _pairs(flow: Dataflow, row: int) -> list[_Pair]:
 def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
     """One for each picture that was put into a batch one by one; else one for all."""
     flips, crop, rows = frozenset[int](), tuple[tuple[int, int], ...](), list[int]()
+    quarters = tuple[int, ...]()
     choices = frozenset[tuple[frozenset[int], int]]()
     narrowed: dict[int, tuple[int, int]] = {}
     for row, call in _makers(flow, tensor, before):
@@ -168,7 +173,13 @@ def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
         if name == "stack":
             own = [_motions(flow, use.tensor, row)[0] for use in call.inputs]
             return [
-                _Motion(flips ^ each.flips, crop or each.crop, choices | each.choices, (*rows, *each.rows))
+                _Motion(
+                    flips ^ each.flips,
+                    (*quarters, *each.quarters),
+                    crop or each.crop,
+                    choices | each.choices,
+                    (*rows, *each.rows),
+                )
                 for each in own
             ]
         bounds = _bounds(call) if name == "getitem" else ()
@@ -177,6 +188,10 @@ def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
             rows.append(row)
         elif name in TURNS:
             flips ^= turned_axes(call, len(shape_of(flow, call.inputs[0].tensor)))
+            rows.append(row)
+        elif name == "rot90":
+            turned = call.scalars.get("1", call.scalars.get("k", 1))
+            quarters += (turned % _QUARTERS,) if type(turned) is int and turned % _QUARTERS else ()
             rows.append(row)
         elif name == "narrow":
             narrowed |= _narrowed(call, len(shape_of(flow, call.inputs[0].tensor)))
@@ -187,7 +202,7 @@ def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
             rows.append(row)
         elif name not in _KEEPS:
             break
-    return [_Motion(flips, crop, choices, tuple(rows))]
+    return [_Motion(flips, quarters, crop, choices, tuple(rows))]
 
 
 def _makers(flow: Dataflow, tensor: int, before: int) -> Iterator[tuple[int, Call]]:
@@ -226,6 +241,10 @@ def _bounds(call: Call) -> tuple[tuple[int, int], ...]:
     return tuple((begin, end) for begin, end in ends if type(begin) is int and type(end) is int)
 
 
+def _are_turned_otherwise(given: _Motion, target: _Motion) -> bool:
+    return (given.flips, given.quarters) != (target.flips, target.quarters)
+
+
 def _are_other_places(given: _Motion, target: _Motion) -> bool:
     """Whether two pieces of one size were cut out at two places."""
     one, other = ([end - begin for begin, end in each.crop] for each in (given, target))
@@ -239,9 +258,8 @@ def _distance(given: _Motion, target: _Motion) -> tuple[int, ...]:
 def _line_of(flow: Dataflow, motion: _Motion, other: _Motion) -> CallSite | None:
     """The line that did it; of a function that does it to several things, the one that calls the function."""
     lines, beside = (list(callers(flow, each.rows[-1])) if each.rows else [] for each in (motion, other))
-    is_of_both = (
-        bool(motion.crop or motion.choices) and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
-    )
+    is_one_sided = not (motion.crop or motion.choices) and not beside
+    is_of_both = not is_one_sided and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
     return lines[1] if len(lines) > 1 and is_of_both else next(iter(lines), None)
 
 
