@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 STREAM = """
 stream = torch.randint(0, 9, (60,))
@@ -668,3 +668,18 @@ for step in range(3):
     found = alarms(HEAD + script + TRAIN, tmp_path)
     assert found and found[0].code in ("GV101", "GV104")
     assert not any("nothing is ever computed" in each.message for each in found)
+
+
+def test_create_graph_that_a_caller_leaves_out_is_told_at_the_call(tmp_path: Path) -> None:
+    script = """
+net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+def derivative(y, x, create_graph=False):
+    return torch.autograd.grad(y, x, torch.ones_like(y), create_graph=create_graph)[0]
+for step in range(3):
+    x = torch.rand(16, 1, requires_grad=True)
+    u = net(x)
+    second = derivative(derivative(u, x, create_graph=True), x)  # HERE
+    loss = (second + u).square().mean()
+"""
+    assert_first_alarm(HEAD + script + TRAIN, "create_graph_missing", tmp_path)

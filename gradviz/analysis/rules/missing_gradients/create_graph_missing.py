@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.constant_gradients import constant_gradients
@@ -11,12 +13,14 @@ from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
 from gradviz.analysis.cuts.first_order_updates import FirstOrderUpdate, first_order_updates
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import Freed
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rules.bases.cut_rule import CutRule
+from gradviz.analysis.rules.bases.sources.source_tree import last_line, tree_of
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 
 class CreateGraphMissing(CutRule):
@@ -71,7 +75,7 @@ class CreateGraphMissing(CutRule):
         yield from super().check(case)
         told: set[Location | None] = set()
         for term in (*dead_terms(case.histories), *constant_gradients(case.histories)):
-            location = location_of_call(case.dataflow, term.cut.call)
+            location = _line_that_decides(case, term.cut.call)
             if is_gradient(case.dataflow.log.calls[term.cut.call]) and location not in told:
                 told.add(location)
                 yield self._of_term(case, term, location)
@@ -87,7 +91,7 @@ class CreateGraphMissing(CutRule):
         """Meta steps without second derivatives: meant, unless the program keeps graphs for what nothing uses."""
         lines: dict[Location | None, list[FirstOrderUpdate]] = defaultdict(list)
         for update in first_order_updates(case.histories, case.graph_uses):
-            lines[location_of_call(case.dataflow, update.gradient)].append(update)
+            lines[_line_that_decides(case, update.gradient)].append(update)
         for location, updates in lines.items():
             if location not in told:
                 yield self._of_update(case, updates, location)
@@ -151,7 +155,7 @@ class CreateGraphMissing(CutRule):
             symptom="raises",
             why=_WHY,
             fix=f"{_FIX}; retain_graph=True alone stops the error, and nothing would learn from the gradient",
-            location=location_of_call(flow, freed.earlier),
+            location=_line_that_decides(case, freed.earlier),
             symptom_location=line,
             tensors=names_of(flow, case.failed_backwards.reached(freed.backward).above(freed.call).leaves),
             evidence={
@@ -160,6 +164,26 @@ class CreateGraphMissing(CutRule):
             },
             **case.facts_of_node(freed.node),
         )
+
+
+def _line_that_decides(case: Case, row: int) -> Location | None:
+    """The line of a call of ``autograd.grad()``; of one that gets ``create_graph`` from an argument of the function
+    around it, the line that calls this function."""
+    lines = list(islice(callers(case.dataflow, row), _BOTH))
+    tree = tree_of(case.capture.sources.get(lines[0].file, {})) if len(lines) == _BOTH else None
+    for node in tree.nodes if tree is not None else ():
+        is_here = isinstance(node, ast.Call) and node.lineno <= lines[0].line <= last_line(node)
+        if tree is None or not is_here or not isinstance(node, ast.Call):
+            continue
+        given = next((each.value for each in node.keywords if each.arg == "create_graph"), None)
+        function = next((each for each in tree.around(node) if isinstance(each, FUNCTIONS)), None)
+        names = () if function is None else ast.walk(function.args)
+        if isinstance(given, ast.Name) and any(isinstance(each, ast.arg) and each.arg == given.id for each in names):
+            return location_of_line(lines[1])
+    return location_of_call(case.dataflow, row)
+
+
+_BOTH = 2
 
 
 def _with_create_graph(text: str | None) -> str | None:
