@@ -48,6 +48,7 @@ from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdate
 from gradviz.analysis.rules.evaluation.copy_never_updated import CopyNeverUpdated
 from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
 from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
+from gradviz.analysis.rules.evaluation.fitted_on_each_part import FittedOnEachPart
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
@@ -665,6 +666,7 @@ RULES: tuple[type[Rule], ...] = (
     Float64ByAccident,
     GraphBreak,
     Recompiled,
+    FittedOnEachPart,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

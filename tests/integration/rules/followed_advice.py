@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV955": (
+        (
+            "call transform() for the other one",
+            (("held_out = scaler.fit_transform(", "held_out = scaler.transform("),),
+        ),
+    ),
     "GV881": (
         ("behind the loop over batches", (("        schedule.step()", "    schedule.step()"),)),
         ("let its figures count batches", (("milestones=[2, 4]", "milestones=[2 * 5, 4 * 5]"),)),

@@ -1,0 +1,92 @@
+"""GV955."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.fitted_parts import FittedTwice, fitted_twice
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+
+
+class FittedOnEachPart(Rule):
+    """A scaler or an encoder is fitted once more, to the part of the data that was held out.
+
+    What it finds
+    -------------
+    Two calls of ``fit_transform()``, of one object or of two objects of one class, with the two parts of one split
+    (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains.
+
+    Why it matters
+    --------------
+    The second fit has other means and other codes: a value of the held-out part is no longer what the same value was in
+    the training. The score is that of a model on inputs that it was not trained for.
+
+    Example
+    -------
+    class Scaler:
+        def fit_transform(self, x):
+            self.mean, self.std = x.mean(0), x.std(0)
+            return self.transform(x)
+        def transform(self, x):
+            return (x - self.mean) / self.std
+
+    data = 3 * torch.randn(60, 4) + 5
+    x, held_out = data[:48], data[48:]
+    scaler = Scaler()
+    x = scaler.fit_transform(x)
+    held_out = scaler.fit_transform(held_out)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        loss = (model(x) - x[:, :1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    class Scaler:
+        def fit_transform(self, x):
+            self.mean, self.std = x.mean(0), x.std(0)
+            return self.transform(x)
+        def transform(self, x):
+            return (x - self.mean) / self.std
+
+    data = 3 * torch.randn(60, 4) + 5
+    x, held_out = data[:48], data[48:]
+    scaler = Scaler()
+    x = scaler.fit_transform(x)
+    held_out = scaler.transform(held_out)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        loss = (model(x) - x[:, :1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV955"
+    name = "fitted_on_each_part"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for file, tree in own_files(case) if case.histories.reached_by else ():
+            for fitted in fitted_twice(tree):
+                yield self._finding(file, fitted)
+
+    def _finding(self, file: str, fitted: FittedTwice) -> Finding:
+        is_same_line = fitted.line == fitted.first_line
+        return self.finding(
+            f"fit_transform() fits to {fitted.name} what was fitted to {fitted.other} already"
+            f"{'' if is_same_line else f' at line {fitted.first_line}'}: the two parts of one split are scaled or "
+            "coded in two ways",
+            symptom="none",
+            why="the same value then is another input where the model is scored than where it was trained",
+            fix="fit it to the part for training only, and call transform() for the other one",
+            location=Location(file, fitted.line),
+            symptom_location=None if is_same_line else Location(file, fitted.first_line),
+        )

@@ -1,0 +1,59 @@
+"""Scalers and encoders that are fitted to one part of the data, or to several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+PROGRAM = (
+    HEAD
+    + """
+class Scaler:
+    def fit_transform(self, x):
+        self.mean, self.std = x.mean(0), x.std(0)
+        return self.transform(x)
+
+    def transform(self, x):
+        return (x - self.mean) / self.std
+
+def train_test_split(*arrays):
+    return [part for array in arrays for part in (array[:60], array[60:])]
+
+data, wanted = torch.randn(80, 4), torch.randn(80, 1)
+x, t, y, z = train_test_split(data, wanted)
+{lines}
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = F.mse_loss(net(x), y)
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "scaler = Scaler()\nx = scaler.fit_transform(x)\nt = scaler.fit_transform(t)  # HERE",
+        "x, t = Scaler().fit_transform(x), Scaler().fit_transform(t)  # HERE",
+        "a, b = data[:60], data[60:]\nx = Scaler().fit_transform(a)\nt = Scaler().fit_transform(b)  # HERE",
+    ],
+)
+def test_what_is_fitted_to_both_parts_is_told(lines: str, tmp_path: Path) -> None:
+    assert_first_alarm(PROGRAM.format(lines=lines), "fitted_on_each_part", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "scaler = Scaler()\nx = scaler.fit_transform(x)\nt = scaler.transform(t)",
+        "x, y = Scaler().fit_transform(x), Scaler().fit_transform(y)",
+        "scaler = Scaler()\nx[:, :2], x[:, 2:] = scaler.fit_transform(x[:, :2]), scaler.fit_transform(x[:, 2:])",
+    ],
+    ids=["transform", "inputs and targets", "columns"],
+)
+def test_what_is_fitted_to_one_part_is_right(lines: str, tmp_path: Path) -> None:
+    assert not alarms(PROGRAM.format(lines=lines), tmp_path)
