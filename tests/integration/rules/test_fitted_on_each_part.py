@@ -57,3 +57,53 @@ def test_what_is_fitted_to_both_parts_is_told(lines: str, tmp_path: Path) -> Non
 )
 def test_what_is_fitted_to_one_part_is_right(lines: str, tmp_path: Path) -> None:
     assert not alarms(PROGRAM.format(lines=lines), tmp_path)
+
+
+CODED = (
+    HEAD
+    + """
+import numpy as np
+rng = np.random.default_rng(0)
+cities = np.array(["b", "c", "d", "e", "f", "a"])
+table = {{"city": cities[rng.integers(0, 6, 90)], "price": rng.normal(size=90)}}
+held_out = {{"city": cities[rng.integers(2, 6, 40)], "price": rng.normal(size=40)}}
+
+class Coder:
+    def fit(self, table):
+        self.known = np.unique(table["city"])
+        return self
+
+    def transform(self, table):
+        {coded}
+        return torch.from_numpy(codes).long(), torch.from_numpy(table["price"]).float()
+
+coder = Coder().fit(table)
+x, y = coder.transform(table)
+t, z = coder.transform(held_out)
+embed, head = nn.Embedding(6, 4), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*embed.parameters(), *head.parameters()], lr=0.1)
+for step in range(4):
+    rows = torch.randint(0, 90, (30,))
+    loss = F.mse_loss(head(embed(x[rows])).squeeze(1), y[rows])
+"""
+    + TRAIN
+    + """
+with torch.no_grad():
+    print(F.mse_loss(head(embed(t)).squeeze(1), z), F.mse_loss(head(embed(x)).squeeze(1), y))
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "coded",
+    [
+        '_, codes = np.unique(table["city"], return_inverse=True)  # HERE',
+        'codes = np.unique(table["city"], return_inverse=True)[1]  # HERE',
+    ],
+)
+def test_categories_that_are_numbered_anew_are_told(coded: str, tmp_path: Path) -> None:
+    assert_first_alarm(CODED.format(coded=coded), "fitted_on_each_part", tmp_path)
+
+
+def test_categories_that_are_looked_up_are_right(tmp_path: Path) -> None:
+    assert not alarms(CODED.format(coded='codes = np.searchsorted(self.known, table["city"])'), tmp_path)

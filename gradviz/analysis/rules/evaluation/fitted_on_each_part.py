@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.evaluations.coded_parts import coded_parts
 from gradviz.analysis.rules.bases.sources.fitted_parts import FittedTwice, fitted_twice
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
@@ -17,7 +18,9 @@ class FittedOnEachPart(Rule):
     What it finds
     -------------
     Two calls of ``fit_transform()``, of one object or of two objects of one class, with the two parts of one split
-    (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains.
+    (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains. Also a function that numbers the
+    categories in what it is given (``np.unique(..., return_inverse=True)``, ``pd.factorize()``, ``.cat.codes``), where
+    an embedding is trained with what it makes of one part, and scored with what it makes of another one.
 
     Why it matters
     --------------
@@ -77,6 +80,16 @@ class FittedOnEachPart(Rule):
         for file, tree in own_files(case) if case.histories.reached_by else ():
             for fitted in fitted_twice(tree):
                 yield self._finding(file, fitted)
+        for parts in coded_parts(case):
+            yield self.finding(
+                f"the categories that {case.tensor_name(parts.table)} looks up are numbered anew for each part of the "
+                "data: once for the training, and once more for the part that the model is scored on",
+                symptom="none",
+                why="a category gets the number of its place among those that occur in a part, which is another one "
+                "where some are missing",
+                fix="number the categories once, by those of the training, and look up their numbers for both parts",
+                location=parts.coded,
+            )
 
     def _finding(self, file: str, fitted: FittedTwice) -> Finding:
         is_same_line = fitted.line == fitted.first_line
