@@ -38,6 +38,14 @@ MEANT = {
     "a weak form": (HEAT, "loss = (residual * torch.sin(3.14 * x.detach())).mean() ** 2"),
     "the whole beside single points": (BURGERS, "loss = residual.square().mean() + residual.mean() ** 2"),
     "a mean that is given": ("u_t", "loss = (residual.mean() - 1) ** 2"),
+    "a balance of the whole beside an equation of single points": (
+        HEAT,
+        "other = u_x - u\n    loss = other.square().mean() + residual.mean() ** 2",
+    ),
+    "a mean error that is printed": (
+        HEAT,
+        "loss = F.mse_loss(residual, torch.zeros_like(residual))\n    print((residual - 0).mean().abs())",
+    ),
     "the mean of a network": ("u - x.detach()", "loss = 0.1 * u_x.square().mean() + (u.mean() - 1) ** 2"),
 }
 
