@@ -152,6 +152,11 @@ NOT_ZEROED = {
         "nn.LayerNorm",
         "for block in net[1:3]:\n    nn.init.zeros_(block.last.weight)",
     ),
+    "a branch that starts at zero before its last layer": (
+        "return x + self.two(self.last(self.one(x)[:, :8]).repeat(1, 2))",
+        "nn.LayerNorm",
+        "for block in net[1:3]:\n    nn.init.zeros_(block.last.weight)",
+    ),
     "gains beside one": (
         "return x + F.layer_norm(self.two(self.one(F.layer_norm(x, (8,), 1 + self.first.weight))), (8,))",
         "nn.LayerNorm",
