@@ -132,6 +132,30 @@ for epoch in range(5):
         if rejected > 3:
             break
 """,
+    "set back by a method that both use": """
+class Stopper:
+    def __init__(self):
+        self.best = math.inf
+        self.reset()
+    def reset(self):
+        self.bad = 0
+    def is_over(self, value):
+        if value < self.best:
+            self.best = value
+            self.reset()
+        else:
+            self.bad += 1
+        return self.bad > 2
+stopper = Stopper()
+for epoch in range(5):
+    one_epoch()
+    if stopper.is_over(score()):
+        break
+""",
+    "steps that are taken back": FAULTY["a loop"].replace(
+        "        waited += 1", "        model.load_state_dict(copy.deepcopy(model.state_dict()))\n        waited += 1"
+    ),
+    "losses that leap": FAULTY["a loop"].replace("            break\n", "            raise RuntimeError(waited)\n"),
     "hits": """
 limit, hits, misses = 0.5, 0, 0
 for epoch in range(5):

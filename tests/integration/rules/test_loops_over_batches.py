@@ -74,7 +74,7 @@ FAULTS = {
     ),
     "a break in an iterator that is made in each round": (
         "left_at_once",
-        PLAIN + RATE + SHORT.replace("    for x, y in loader", "    batches = iter(loader)\n    for x, y in batches").format(
+        PLAIN + RATE + SHORT.replace("    for x, y in loader", "    it = iter(loader)\n    for x, y in it").format(
             "        break  # HERE\n    print(score(other))\n"
         ),
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _VARIABLES = (ast.Name, ast.Attribute)
@@ -35,8 +35,10 @@ def counters_that_only_rise(tree: SourceTree) -> Iterator[FailureCounter]:
         compared = _variables(_condition(tree, node.test))
         for better, worse in ((node.body, node.orelse), (node.orelse, node.body)):
             best = _kept_best(better, compared)
-            # Beside one that is set back, another one may count the failures of the whole run.
+            # Beside one that is set back, another one may count the failures of the whole run; so may one of steps that
+            # are taken back.
             is_other_set_back = any(_is_set_back(each, better) for each in _counted(worse))
+            is_other_set_back |= _puts_back(worse)
             for counted in _counted(worse) if best is not None and not is_other_set_back else []:
                 key = tree.key_of(counted.target)
                 if best is not None and key is not None and _only_rises(tree, key, node) and _ends_something(tree, key):
@@ -90,6 +92,10 @@ def _is_set_back(counted: ast.AugAssign, branch: list[ast.stmt]) -> bool:
     return any(name == ast.unparse(target) for statement in branch for target, _ in _pairs(statement))
 
 
+def _puts_back(branch: list[ast.stmt]) -> bool:
+    return any(called_name(each) == "load_state_dict" for statement in branch for each in ast.walk(statement))
+
+
 def _counts(nodes: Iterable[ast.AST]) -> list[ast.AugAssign]:
     sums = [each for each in nodes if isinstance(each, ast.AugAssign) and isinstance(each.op, ast.Add)]
     return [each for each in sums if isinstance(each.value, ast.Constant) and each.value.value == 1]
@@ -107,10 +113,20 @@ def _only_rises(tree: SourceTree, key: Key, node: ast.If) -> bool:
         return False
     if tree.times_bound(key) != len(counts) + len(starts) or (name != key.name and name in tree.foreign):
         return False
+    if any(_is_called_again(tree, tree.scope(target)) for target, _ in starts):
+        return False
     loop = next(tree.loops_around(node), None)
     if loop is None:
         return fields != [] or all(tree.scope(target) is not tree.scope(node) for target, _ in starts)
     return all(loop not in tree.loops_around(target) for target, _ in starts)
+
+
+def _is_called_again(tree: SourceTree, function: ast.AST) -> bool:
+    """Whether a method that sets a counter to 0 is called elsewhere than where an object is made: ``self.reset()``."""
+    name = function.name if isinstance(function, FUNCTIONS) else ""
+    callers = [tree.scope(node) for node in tree.nodes if name and called_name(node) == name]
+    is_method = any(isinstance(each, ast.ClassDef) for each in tree.around(function))
+    return is_method and any(getattr(each, "name", "") not in ("__init__", "__post_init__") for each in callers)
 
 
 def _fields(tree: SourceTree, key: Key) -> list[ast.expr]:
@@ -155,4 +171,9 @@ def _stops(node: ast.If) -> bool:
         isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant) and each.value.value is True
         for each in inside
     )
-    return is_flag or any(isinstance(each, _STOPS) for each in inside)
+    return is_flag or any(isinstance(each, _STOPS) and not _is_of_error(each) for each in inside)
+
+
+def _is_of_error(node: ast.AST) -> bool:
+    """Whether an exception says that something is wrong: the limit is none of patience."""
+    return isinstance(node, ast.Raise) and (called_name(node.exc) if node.exc else "").endswith("Error")
