@@ -166,6 +166,13 @@ HEALTHY = {
         "pass\n        for count in (1, 2):\n"
         "            joint = (sum(each(x) for each in others[:count]).argmax(1) == y).float().mean().item()", "joint",
     ).replace("for x, y in batches", "for _ in range(1)"),
+    "an average that an object keeps": SCORED.format(
+        "meter = Meter()", "share = meter.update((net(x).argmax(1) == y).float().mean().item())", "share"
+    ).replace(
+        "def score(",
+        "class Meter:\n    def __init__(self):\n        self.total, self.seen = 0.0, 0\n    def update(self, value):\n"
+        "        self.total += value\n        self.seen += 1\n        return self.total / self.seen\ndef score(",
+    ),
     "one batch": SCORED.format("batches = [(x, y)]", "loss = F.cross_entropy(net(x), y)", "loss.item()"),
     "a state that goes on": SCORED.format(
         "state = torch.zeros(2)", "state = 0.9 * state + net(x).mean(0)\n            size = state.norm()", "size"
