@@ -173,6 +173,7 @@ HEALTHY = {
         "class Meter:\n    def __init__(self):\n        self.total, self.seen = 0.0, 0\n    def update(self, value):\n"
         "        self.total += value\n        self.seen += 1\n        return self.total / self.seen\ndef score(",
     ),
+    "trial runs": SCORED.format("pass", "probe = net(torch.randn(8, 4)).mean()", "torch.isfinite(probe)"),
     "one batch": SCORED.format("batches = [(x, y)]", "loss = F.cross_entropy(net(x), y)", "loss.item()"),
     "a state that goes on": SCORED.format(
         "state = torch.zeros(2)", "state = 0.9 * state + net(x).mean(0)\n            size = state.norm()", "size"

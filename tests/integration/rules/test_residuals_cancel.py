@@ -36,6 +36,7 @@ CANCEL = {
 MEANT = {
     "squares": (HEAT, "loss = (residual ** 2).mean()"),
     "a weak form": (HEAT, "loss = (residual * torch.sin(3.14 * x.detach())).mean() ** 2"),
+    "a weak form, integrated by parts": ("u_t * (1 - x) - 0.1 * u", "loss = residual.mean() ** 2"),
     "the whole beside single points": (BURGERS, "loss = residual.square().mean() + residual.mean() ** 2"),
     "a mean that is given": ("u_t", "loss = (residual.mean() - 1) ** 2"),
     "a balance of the whole beside an equation of single points": (

@@ -23,7 +23,8 @@ class ResidualsCancel(Rule):
     The mean of a sum or difference in which a derivative of a network with respect to its inputs stands, over all
     points, whose square or absolute value is part of a loss. Nothing else uses the residuals. Residuals that are
     multiplied by a function of the points before, as in a weak form, and means that are compared with a number are left
-    alone. It is a note where the loss also has another equation at single points: a balance of the whole may be meant.
+    alone. It is a note where the loss also has another equation at single points, as a balance of the whole may be
+    meant; and where one term is multiplied by a function of the points, as behind an integration by parts.
 
     Why it matters
     --------------
@@ -74,15 +75,16 @@ class ResidualsCancel(Rule):
             below = flow.descendants(call.outputs[0].tensor, row)
             if any(flow.log.calls[each].kind == "backward" for each in below):
                 told.add(call.call_site)
-                yield self._finding(flow, row, bent, is_beside=_has_equation_of_points(flow, row))
+                may_be_meant = _has_equation_of_points(flow, row) or _is_weighted(flow, row)
+                yield self._finding(flow, row, bent, may_be_meant=may_be_meant)
 
-    def _finding(self, flow: Dataflow, row: int, bent: int, *, is_beside: bool) -> Finding:
+    def _finding(self, flow: Dataflow, row: int, bent: int, *, may_be_meant: bool) -> Finding:
         count = prod(shape_of(flow, flow.log.calls[row].inputs[0].tensor))
         location, averaged = location_of_call(flow, bent), location_of_call(flow, row)
         return self.finding(
             f"the residuals at {count:,} points are averaged, and only their mean is squared: those above 0 cancel "
             "those below",
-            severity="note" if is_beside else self.severity,
+            severity="note" if may_be_meant else self.severity,
             symptom="grad_wrong",
             why="the mean of all residuals can be 0 where none of them is: the loss says nothing about single points",
             fix="square each residual before the average: (residual ** 2).mean()",
@@ -132,6 +134,21 @@ def _has_equation_of_points(flow: Dataflow, mean: int) -> bool:
             continue
         if (is_square(call) or plain_name(call.function) in _ERRORS) and _is_residual(flow, call.inputs[0].tensor, row):
             return True
+    return False
+
+
+def _is_weighted(flow: Dataflow, mean: int) -> bool:
+    """Whether a term of what is averaged is multiplied by what is computed of the points alone."""
+    source, roles = flow.log.calls[mean].inputs[0].tensor, flow.log.tensors
+    onward = flow.makers_above(
+        source, mean, _MAX_CALLS, lambda call: call.inputs if plain_name(call.function) in _ELEMENTWISE else ()
+    )
+    for row, call in onward:
+        for use in call.inputs if plain_name(call.function) == "mul" and len(call.inputs) == _BOTH else ():
+            above = (flow.log.calls[each] for each in flow.ancestors(use.tensor, row, flow.step_before(mean)))
+            is_of_network = any(roles[each.tensor].role == "parameter" for made in above for each in made.inputs)
+            if not is_of_network and prod(shape_of(flow, use.tensor)) >= _MIN_POINTS:
+                return True
     return False
 
 
