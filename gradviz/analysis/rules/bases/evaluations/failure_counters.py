@@ -30,10 +30,10 @@ def counters_that_only_rise(tree: SourceTree) -> Iterator[FailureCounter]:
     """Each counter of a file that ends something when it is large, and that counts in the other branch of the condition
     under which a score becomes the best one."""
     for node in tree.nodes:
-        if not isinstance(node, ast.If) or not node.orelse:
+        if not isinstance(node, ast.If):
             continue
         compared = _variables(_condition(tree, node.test))
-        for better, worse in ((node.body, node.orelse), (node.orelse, node.body)):
+        for better, worse in _branches(tree, node, compared):
             best = _kept_best(better, compared)
             # Beside one that is set back, another one may count the failures of the whole run; so may one of steps that
             # are taken back.
@@ -44,6 +44,24 @@ def counters_that_only_rise(tree: SourceTree) -> Iterator[FailureCounter]:
                 if best is not None and key is not None and _only_rises(tree, key, node) and _ends_something(tree, key):
                     name = ast.unparse(counted.target)
                     yield FailureCounter(name, ast.unparse(best), counted.lineno, best.lineno)
+
+
+def _branches(tree: SourceTree, node: ast.If, compared: set[str]) -> list[tuple[list[ast.stmt], list[ast.stmt]]]:
+    """What runs where a condition holds, and what runs where it does not, in both orders: its ``else``; what follows if
+    it ends with ``continue`` or ``return``; or else a condition below that compares the same."""
+    following = _following(tree, node)
+    if node.orelse or isinstance(node.body[-1], (ast.Continue, ast.Return)):
+        other = node.orelse or following
+        return [(node.body, other), (other, node.body)]
+    below = [each for each in following if isinstance(each, ast.If) and compared and _variables(each.test) == compared]
+    return [(node.body, each.body) for each in below if not each.orelse]
+
+
+def _following(tree: SourceTree, node: ast.If) -> list[ast.stmt]:
+    """The statements below a condition, in the same block."""
+    blocks = (getattr(tree.parent(node), field, None) for field in ("body", "orelse", "finalbody"))
+    block = next((each for each in blocks if isinstance(each, list) and node in each), [node])
+    return block[block.index(node) + 1 :]
 
 
 def _condition(tree: SourceTree, test: ast.expr) -> ast.expr:
