@@ -51,7 +51,7 @@ def _branches(tree: SourceTree, node: ast.If, compared: set[str]) -> list[tuple[
     it ends with ``continue`` or ``return``; or else a condition below that compares the same."""
     following = _following(tree, node)
     if node.orelse or isinstance(node.body[-1], (ast.Continue, ast.Return)):
-        other = node.orelse or following
+        other: list[ast.stmt] = node.orelse or following
         return [(node.body, other), (other, node.body)]
     below = [each for each in following if isinstance(each, ast.If) and compared and _variables(each.test) == compared]
     return [(node.body, each.body) for each in below if not each.orelse]
@@ -60,7 +60,7 @@ def _branches(tree: SourceTree, node: ast.If, compared: set[str]) -> list[tuple[
 def _following(tree: SourceTree, node: ast.If) -> list[ast.stmt]:
     """The statements below a condition, in the same block."""
     blocks = (getattr(tree.parent(node), field, None) for field in ("body", "orelse", "finalbody"))
-    block = next((each for each in blocks if isinstance(each, list) and node in each), [node])
+    block: list[ast.stmt] = next((each for each in blocks if isinstance(each, list) and node in each), [node])
     return block[block.index(node) + 1 :]
 
 
