@@ -48,6 +48,9 @@ HEALTHY = {
         "x[:, :1])\n    optimizer",
         "x[:, :1]) + 0.01 * F.mse_loss(net(x), start(x).detach())\n    optimizer",
     ) + "print(score(start), score(net))\n",
+    "how far the results have moved from the start": FIT.format("start = copy.deepcopy(net)\n", "").replace(
+        "F.mse_loss(net(x), x[:, :1])", "F.mse_loss(result := net(x), x[:, :1])"
+    ) + "    with torch.no_grad():\n        print((result.detach() - start(x)).abs().mean())\n",
     "random features that are meant": FIT.format(
         "other = nn.Linear(4, 1)\n", "print(score(net), score(other))\n"
     ),

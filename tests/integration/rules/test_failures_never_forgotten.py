@@ -103,7 +103,59 @@ while waited < 2:
         waited += 1  # HERE
 """,
 }
+FAULTY |= {
+    "what follows a return": """
+class Stopper:
+    def __init__(self):
+        self.best, self.bad = None, 0
+    def is_over(self, value):
+        if self.best is None or value < self.best:
+            self.best = value
+            return False
+        self.bad += 1  # HERE
+        return self.bad >= 3
+stopper = Stopper()
+for epoch in range(5):
+    one_epoch()
+    if stopper.is_over(score()):
+        break
+""",
+    "what follows a continue": """
+best, waited = math.inf, 0
+for epoch in range(5):
+    one_epoch()
+    loss = score()
+    if loss < best:
+        best = loss
+        continue
+    waited += 1  # HERE
+    if waited >= 3:
+        break
+""",
+    "a second condition": """
+best, waited = math.inf, 0
+for epoch in range(5):
+    one_epoch()
+    loss = score()
+    if loss < best:
+        best = loss
+    if loss > best:
+        waited += 1  # HERE
+    if waited >= 3:
+        break
+""",
+}
 HEALTHY = {
+    "set back before a return": FAULTY["what follows a return"].replace(
+        "self.best = value\n", "self.best, self.bad = value, 0\n"
+    ),
+    "set back before a continue": FAULTY["what follows a continue"].replace(
+        "best = loss\n", "best, waited = loss, 0\n"
+    ),
+    "set back beside a second condition": FAULTY["a second condition"].replace(
+        "best = loss\n", "best, waited = loss, 0\n"
+    ),
+    "rounds below a second condition": FAULTY["a second condition"].replace("if loss > best:", "if epoch > 1:"),
     "set back": FAULTY["a loop"].replace("        best = loss\n", "        best = loss\n        waited = 0\n"),
     "set back beside it": FAULTY["a loop"].replace("best = loss\n", "best, waited = loss, 0\n"),
     "set back by another method": FAULTY["a data class, and a condition with a name"].replace(
@@ -132,6 +184,30 @@ for epoch in range(5):
         if rejected > 3:
             break
 """,
+    "set back by a method that both use": """
+class Stopper:
+    def __init__(self):
+        self.best = math.inf
+        self.reset()
+    def reset(self):
+        self.bad = 0
+    def is_over(self, value):
+        if value < self.best:
+            self.best = value
+            self.reset()
+        else:
+            self.bad += 1
+        return self.bad > 2
+stopper = Stopper()
+for epoch in range(5):
+    one_epoch()
+    if stopper.is_over(score()):
+        break
+""",
+    "steps that are taken back": FAULTY["a loop"].replace(
+        "        waited += 1", "        model.load_state_dict(copy.deepcopy(model.state_dict()))\n        waited += 1"
+    ),
+    "losses that leap": FAULTY["a loop"].replace("            break\n", "            raise RuntimeError(waited)\n"),
     "hits": """
 limit, hits, misses = 0.5, 0, 0
 for epoch in range(5):

@@ -62,6 +62,11 @@ LEFT_ZERO = {
     ),
     "nothing drawn": ("0", "pass", "self.table(ids).sum(1)"),
     "a mask": ("0", "nn.init.normal_(self.table.weight)", "(self.table(ids) * (ids != 0)[..., None]).sum(1)"),
+    "subtracted again": (
+        "0",
+        "nn.init.normal_(self.table.weight)",
+        "self.table(ids).sum(1) - (ids == 0).sum(1, keepdim=True) * self.table.weight[0]",
+    ),
     "the first word": ("0", "nn.init.normal_(self.table.weight)", "self.table(ids)[:, 0]"),
     "other rows": ("0", "nn.init.normal_(self.table.weight[1:])", "self.table(ids).sum(1)"),
 }
@@ -149,6 +154,11 @@ NOT_ZEROED = {
     ),
     "only branches": (
         "return x + self.last(self.two(self.one(x).relu()))",
+        "nn.LayerNorm",
+        "for block in net[1:3]:\n    nn.init.zeros_(block.last.weight)",
+    ),
+    "a branch that starts at zero before its last layer": (
+        "return x + self.two(self.last(self.one(x)[:, :8]).repeat(1, 2))",
         "nn.LayerNorm",
         "for block in net[1:3]:\n    nn.init.zeros_(block.last.weight)",
     ),

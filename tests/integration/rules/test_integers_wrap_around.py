@@ -31,6 +31,7 @@ WRAPPED = {
     "a sum": "x = (frames[:, 0] + frames[:, 1] + frames[:, 0]) / 765  # HERE",
     "negatives": "x = (pictures[:, 0].float() - 128).to(torch.uint8)  # HERE\n    x = x / 255",
     "larger numbers": "x = torch.randint(0, 300, (32, 16)).byte()  # HERE\n    x = x / 300",
+    "beside a condition": ("x = frames[:, 1] - frames[:, 0]  # HERE\n    x = ((x > 3) & (x < 200)).float() + x / 255"),
     "a mask": "x = frames[:, 0] / 255 + 0.001 * ((pictures[:, 0] > 9).byte() - 1)  # HERE",
 }
 FITTING = {
@@ -44,6 +45,13 @@ FITTING = {
     "clamped": "x = (pictures[:, 0] + 50.0).clamp(0, 255).to(torch.uint8) / 255",
     "rounded within": "x = (pictures[:, 0] / 255 * 255.4).byte() / 255",
     "a mask turned round": "x = frames[:, 0] / 255 + (1 - (pictures[:, 0] > 9).byte()) * 0.01",
+    "made whole again": (
+        "packed = torch.randint(0, 60_000, (32, 16)).to(torch.int16)\n    x = (packed.long() & 0xFFFF) / 60_000"
+    ),
+    "a row for each byte": (
+        "key = torch.randint(0, 5000, (32,)).mul(31).to(torch.uint8)\n"
+        "    x = F.embedding(key.long(), torch.randn(256, 16, requires_grad=True))"
+    ),
     "no network gets it": "x = frames[:, 0] / 255\n    print((frames[:, 0] - frames[:, 1]).max())",
 }
 

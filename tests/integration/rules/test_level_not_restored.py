@@ -58,3 +58,10 @@ def test_forecasts_with_their_level_are_left_alone(name: str, tmp_path: Path) ->
     first, last, target = KEPT[name]
     found = alarms(SCRIPT.format(first=first, last=last, target=target, wide=6), tmp_path)
     assert "level_not_restored" not in {each.cause for each in found}
+
+
+def test_a_level_that_is_nearly_the_same_everywhere_is_no_loss(tmp_path: Path) -> None:
+    first, last = LOST["mean and deviation"]
+    script = SCRIPT.format(first=first, last=last, target="y", wide=6)
+    waves = script.replace("torch.randn(300, 3).cumsum(0) + 4", "torch.sin(torch.arange(300)[:, None] * 0.7854) + 4")
+    assert "level_not_restored" not in {each.cause for each in alarms(waves, tmp_path)}

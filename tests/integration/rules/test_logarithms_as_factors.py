@@ -29,6 +29,14 @@ for step in range(4):
 )
 LOG = "scale = nn.Parameter(torch.ones([]) * math.log(1 / 0.07))"
 TOLD = {
+    "a logarithm with a name": (
+        "start = math.log(1 / 0.07)\nscale = nn.Parameter(torch.full([], start))",
+        "logits = scale * (a @ b.T)  # HERE",
+    ),
+    "a logarithm on a line of its own": (
+        "scale = nn.Parameter(\n    torch.tensor(\n        math.log(1 / 0.07)\n    )\n)",
+        "logits = scale * (a @ b.T)  # HERE",
+    ),
     "a factor of the cosines": (LOG, "logits = scale * (a @ b.T)  # HERE"),
     "a factor of one side": (LOG, "logits = scale * a @ b.mT  # HERE"),
     "a divisor": ("scale = nn.Parameter(torch.tensor(20.0).log())", "logits = a @ b.T / scale.clamp(min=0.1)  # HERE"),
@@ -39,6 +47,24 @@ TOLD = {
     ),
 }
 LEFT_ALONE = {
+    "a product with a logarithm": (
+        "scale = nn.Parameter(torch.tensor(math.sqrt(2) * math.log(15)))",
+        "logits = scale * (a @ b.T)",
+    ),
+    "a share of a logarithm": ("scale = nn.Parameter(torch.tensor(10 / math.log(16)))", "logits = scale * (a @ b.T)"),
+    "the exponential of a logarithm": (
+        "scale = nn.Parameter(torch.tensor(math.exp(math.log(1 / 0.07))))",
+        "logits = scale * (a @ b.T)",
+    ),
+    "a comment about one": (
+        "scale = nn.Parameter(torch.tensor(14.3))  # exp(log(1 / 0.07))",
+        "logits = scale * (a @ b.T)",
+    ),
+    "a logger": (
+        "import types; logger = types.SimpleNamespace(log=print)\n"
+        "scale = nn.Parameter(torch.tensor(14.3)); logger.log(scale.item())",
+        "logits = scale * (a @ b.T)",
+    ),
     "its exponential": (LOG, "logits = scale.exp() * (a @ b.T)"),
     "a clamped exponential": (LOG, "logits = torch.clamp(torch.exp(scale), max=100) * a @ b.T"),
     "a factor that is no logarithm": ("scale = nn.Parameter(torch.tensor(1 / 0.07))", "logits = scale * (a @ b.T)"),

@@ -72,6 +72,12 @@ FAULTS = {
     "a break that was left": (
         "left_at_once", PLAIN + RATE + SHORT.format("        break  # HERE\n    print(score(other))\n"),
     ),
+    "a break in an iterator that is made in each round": (
+        "left_at_once",
+        PLAIN + RATE + SHORT.replace("    for x, y in loader", "    it = iter(loader)\n    for x, y in it").format(
+            "        break  # HERE\n    print(score(other))\n"
+        ),
+    ),
     "scored on what it is trained with": (
         "part_never_read",
         PLAIN + FIT + RATE + "for epoch in range(3):\n    train(loader)\n    print(score(loader))  # HERE\n",
@@ -160,6 +166,14 @@ HEALTHY = {
         "pass\n        for count in (1, 2):\n"
         "            joint = (sum(each(x) for each in others[:count]).argmax(1) == y).float().mean().item()", "joint",
     ).replace("for x, y in batches", "for _ in range(1)"),
+    "an average that an object keeps": SCORED.format(
+        "meter = Meter()", "share = meter.update((net(x).argmax(1) == y).float().mean().item())", "share"
+    ).replace(
+        "def score(",
+        "class Meter:\n    def __init__(self):\n        self.total, self.seen = 0.0, 0\n    def update(self, value):\n"
+        "        self.total += value\n        self.seen += 1\n        return self.total / self.seen\ndef score(",
+    ),
+    "trial runs": SCORED.format("pass", "probe = net(torch.randn(8, 4)).mean()", "torch.isfinite(probe)"),
     "one batch": SCORED.format("batches = [(x, y)]", "loss = F.cross_entropy(net(x), y)", "loss.item()"),
     "a state that goes on": SCORED.format(
         "state = torch.zeros(2)", "state = 0.9 * state + net(x).mean(0)\n            size = state.norm()", "size"
@@ -170,6 +184,24 @@ HEALTHY = {
         "def fit(batches):\n    for x, y in batches:\n        loss = F.cross_entropy(net(x), y)\n"
         "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n        if loss > 0.1:\n"
         "            continue\n        return loss.item()\nfor epoch", 1,
+    ),
+    "an iterator that goes on": PLAIN + RATE + "batches = iter(loader)\n"
+    + SHORT.replace("in loader", "in batches").format("        break\n    print(score(other))\n"),
+    "a stream without an end": PLAIN + RATE
+    + "def stream():\n    while True:\n        rows = torch.randint(0, 64, (16,))\n        yield x[rows], y[rows]\n"
+    + SHORT.replace("x, y in loader", "a, b in stream()").replace("net(x), y", "net(a), b").format(
+        "        break\n    print(score(other))\n"
+    ),
+    "a part that is left out": SPLIT.format(
+        SLICES.replace("held_", "_held_"), "print(F.mse_loss(net(fit_x), fit_y))"
+    ),
+    "a variable with the rate of the groups": DATA.format("rate = 0.1\n", "rate") + FIT + RATE
+    + GO.format("loader", "other") + "    rate = optimizer.param_groups[0]['lr']\n    print(rate)\n",
+    "an attribute that is read by its name": PLAIN + OWN_CLASS.format(
+        '\n                for group in self.groups:\n                    group["lr"] = getattr(self, "rate")'
+    ).replace("        self.optimizer = ", "        self.groups = []\n        self.optimizer = "),
+    "an attribute that is read outside": PLAIN + OWN_CLASS.format("").replace(
+        "Trainer(net, 0.01).fit(4)", "trainer = Trainer(net, 0.01)\ntrainer.fit(4)\nx = x * trainer.rate"
     ),
     "one batch for each step": PLAIN + SHORT.format("        break\n"),
     "one batch for each call": PLAIN + "def step():\n" + SHORT.format("").partition("\n")[2]

@@ -61,6 +61,7 @@ FROM_ZERO = {
 COUNTED_ON = {
     "numbers": ("x = x + self.place(torch.arange(kept, kept + ids.size(1)))", FUSED),
     "a part of a table": ("x = x + self.table[:, kept : kept + x.size(1)]", FUSED),
+    "the kind of a token": ("x = x + self.table[:, 0:1]", FUSED),
     "no positions": ("x = x * 1.5", BY_HAND),
 }
 

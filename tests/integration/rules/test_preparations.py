@@ -39,6 +39,19 @@ FAULTS = {
     ),
 }  # fmt: skip
 HEALTHY = {
+    "the same, written otherwise": FIT.format(
+        "", "    inputs = 0.2 * inputs - 2\n", "    held_out = (held_out - 10) / 5\n" + SCORE
+    ),
+    "bounds that no value reaches": FIT.format("", "    inputs = inputs.clamp(-100, 100)\n", SCORE),
+    "axes that are moved in two ways": FIT.format(
+        "columns = x.T.contiguous()\n",
+        "    inputs = columns[:, :32].permute(1, 0)\n",
+        SCORE.replace("held_out", "columns[:, 128:].movedim(0, 1)"),
+    ),
+    "beyond the samples": FIT.format(
+        "", "", "    held_out = held_out + 8\n" + SCORE.replace("y[128:]", "held_out[:, :1] - 10")
+    ),
+    "between two samples": FIT.format("", "", "    print(net((x[:8] + x[8:16]) / 2).mean())\n"),
     "normalized in both": FIT.format(
         STATISTICS, "    inputs = (inputs - mean) / std\n", "    held_out = (held_out - mean) / std\n" + SCORE
     ),

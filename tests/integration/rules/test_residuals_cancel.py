@@ -36,8 +36,17 @@ CANCEL = {
 MEANT = {
     "squares": (HEAT, "loss = (residual ** 2).mean()"),
     "a weak form": (HEAT, "loss = (residual * torch.sin(3.14 * x.detach())).mean() ** 2"),
+    "a weak form, integrated by parts": ("u_t * (1 - x) - 0.1 * u", "loss = residual.mean() ** 2"),
     "the whole beside single points": (BURGERS, "loss = residual.square().mean() + residual.mean() ** 2"),
     "a mean that is given": ("u_t", "loss = (residual.mean() - 1) ** 2"),
+    "a balance of the whole beside an equation of single points": (
+        HEAT,
+        "other = u_x - u\n    loss = other.square().mean() + residual.mean() ** 2",
+    ),
+    "a mean error that is printed": (
+        HEAT,
+        "loss = F.mse_loss(residual, torch.zeros_like(residual))\n    print((residual - 0).mean().abs())",
+    ),
     "the mean of a network": ("u - x.detach()", "loss = 0.1 * u_x.square().mean() + (u.mean() - 1) ** 2"),
 }
 

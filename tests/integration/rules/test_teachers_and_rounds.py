@@ -156,6 +156,12 @@ ENDS = "schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_st
     [
         ("pass", "pass", "for x, y in tasks:\n    learn(x, y)"),
         ("pass", "pass", "def run():\n    for i, task in enumerate(tasks):\n        learn(*task)\nrun()"),
+        ("pass", "pass", "for task in range(4):\n    learn(*tasks[task])"),
+        (
+            "pass",
+            "pass",
+            "for noise in (0.5, 0.2, 0.1):\n    learn(*tasks[0])\n    for _ in 'ab':\n        print(2 * noise)",
+        ),
         (ENDS.format(8), "schedule.step()", "for generation in range(4):\n    learn(*tasks[generation])"),
     ],
 )

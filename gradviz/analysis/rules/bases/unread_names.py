@@ -38,23 +38,31 @@ _MAKE = frozenset({"tensor", "as_tensor", "from_numpy", "stack", "array", "asarr
 
 def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
     """The line that unpacks a batch into a name, in the function around another line; None if something may read it."""
-    numbers = function_around(lines, line)
-    tree = None if numbers is None else parsed([lines[number] for number in numbers])
-    if numbers is None or tree is None:
-        return None
-    module, trimmed = tree
-    nodes = list(_nodes(module, name))
-    bound = {node.lineno for node in _unpacked(nodes) if node.id == name}
-    unread = [each for each in sorted(bound) if not _is_read(nodes, name, each)]
-    return numbers[0] + trimmed + unread[0] - 1 if len(unread) == 1 else None
+    function = _parsed_around(lines, line)
+    return None if function is None else _unread(*function, name)
 
 
 def unread_names(lines: Mapping[int, str], line: int, pattern: re.Pattern[str]) -> tuple[str, ...]:
     """All names of a pattern that the function around a line takes out of a batch and never reads."""
+    function = _parsed_around(lines, line)
+    if function is None:
+        return ()
+    names = dict.fromkeys(each.id for each in _unpacked(list(ast.walk(function[0]))) if pattern.fullmatch(each.id))
+    return tuple(name for name in names if _unread(*function, name) is not None)
+
+
+def _parsed_around(lines: Mapping[int, str], line: int) -> tuple[ast.Module, int] | None:
+    """The function around a line, and the number of its first line."""
     numbers = function_around(lines, line)
     tree = None if numbers is None else parsed([lines[number] for number in numbers])
-    names = {} if tree is None else dict.fromkeys(each.id for each in _unpacked(list(ast.walk(tree[0]))))
-    return tuple(name for name in names if pattern.fullmatch(name) and unread_name(lines, line, name) is not None)
+    return None if numbers is None or tree is None else (tree[0], numbers[0] + tree[1])
+
+
+def _unread(module: ast.Module, first: int, name: str) -> int | None:
+    nodes = list(_nodes(module, name))
+    bound = {node.lineno for node in _unpacked(nodes) if node.id == name}
+    unread = [each for each in sorted(bound) if not _is_read(nodes, name, each)]
+    return first + unread[0] - 1 if len(unread) == 1 else None
 
 
 def function_around(lines: Mapping[int, str], line: int) -> range | None:

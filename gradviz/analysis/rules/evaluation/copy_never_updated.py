@@ -19,7 +19,7 @@ class CopyNeverUpdated(Rule):
     -------------
     Copies of trained parameters that were made before the first step, as ``AveragedModel`` and ``copy.deepcopy()`` make
     them, and that nothing writes. They compute something after the steps, without gradients, that no loss uses, while
-    the trained model itself is never run for anything but its loss.
+    the trained model itself is never run for anything but its loss, and nothing compares the two.
 
     Why it matters
     --------------
@@ -71,7 +71,7 @@ class CopyNeverUpdated(Rule):
         others = [n for n in flow.log.parameters if n not in histories.trained]
         pairs = {n: original for n in others if (original := original_of(histories, n, histories.trained)) is not None}
         stale = [copied for copied in pairs if _is_of_the_start(case, copied) and _is_scored_only(case, copied)]
-        if stale and not any(_is_scored(case, pairs[copied]) for copied in stale):
+        if stale and not any(_is_scored(case, pairs[each]) or _is_compared(case, each, pairs[each]) for each in stale):
             scored = max(row for row in histories.forward_uses(stale[0]))
             yield self.finding(
                 f"{histories.together(stale)} {'is' if len(stale) == 1 else 'are'} scored, and nothing has changed "
@@ -118,3 +118,11 @@ def _is_scored(case: Case, trained: int) -> bool:
     first, last = case.histories.steps[0], case.histories.steps[-1]
     uses = case.histories.forward_uses(trained, after=first)
     return any(row > last or case.dataflow.log.calls[row].grad_mode != "enabled" for row in uses)
+
+
+def _is_compared(case: Case, copied: int, trained: int) -> bool:
+    """Whether a call takes what came of both: how far a model has moved from its start is meant."""
+    flow = case.dataflow
+    since = case.histories.forward_uses(copied)[0] - 1
+    first = flow.step_before(since)
+    return not {*flow.descendants(copied, since)}.isdisjoint(flow.descendants(trained, first))

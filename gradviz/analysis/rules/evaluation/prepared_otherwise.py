@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, callers, class_of, location_of_call
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
@@ -73,7 +74,7 @@ class PreparedOtherwise(Rule):
                 continue
             one = _only(case, trained[weight]) if len(trained[weight]) >= _MIN_TIMES else None
             other = None if one is None else _only(case, shown, one.root)
-            if one is not None and other is not None and one.steps != other.steps:
+            if one is not None and other is not None and _differ(case, shown[0], one, other):
                 yield self._finding(case, shown[0], one, other)
                 return
 
@@ -98,6 +99,29 @@ _MIN_TIMES = 3
 _MAX_ROWS = 32
 
 
+def _differ(case: Case, row: int, trained: Preparation, scored: Preparation) -> bool:
+    """Whether a layer gets something else in the evaluation. Where only the evaluation changes the samples, what comes
+    of them has to meet targets that do not follow from them: it may be asked for what lies beyond, or in between."""
+    common = len(trained.steps)
+    if trained.effects == scored.effects:
+        return False
+    return trained.steps != scored.steps[:common] or _meets_targets(case, row, {*scored.rows[common:]})
+
+
+def _meets_targets(case: Case, row: int, changes: set[int]) -> bool:
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    below = flow.descendants(calls[row].outputs[0].tensor, row, case.histories.backward_after(row))
+    made = {use.tensor for each in (row, *below) for use in calls[each].outputs}
+    others = ((each, use) for each in below for use in calls[each].inputs if use.tensor not in made)
+    return any(
+        flow.log.tensors[use.tensor].role == "tensor"
+        and use.tensor not in case.histories.trained
+        and shape_of(flow, use.tensor) != ()
+        and changes.isdisjoint(flow.ancestors(use.tensor, each))
+        for each, use in others
+    )
+
+
 def _words(prepared: Preparation) -> str:
     names = [f"{step.partition(' ')[0]}()" for step in prepared.steps]
     return " and ".join(names) if names else "nothing"
@@ -116,7 +140,7 @@ def _only(case: Case, rows: list[int], root: int | None = None) -> Preparation |
         known = [each for each in known if flow.memory_of(each.root) == flow.memory_of(root)]
     elif len(known) < len(found):
         return None
-    ways = {(flow.memory_of(each.root), each.steps) for each in known}
+    ways = {(flow.memory_of(each.root), each.effects) for each in known}
     return known[-1] if len(ways) == 1 else None
 
 

@@ -23,6 +23,8 @@ class IntegersWrapAround(Rule):
     Sums, differences and products of ``uint8``, ``int8`` and ``int16``, and conversions to them, whose true results lie
     outside of the type, as the smallest and the largest number before and behind them show, where a network gets them.
     Also the difference of two images of ``uint8`` that reaches the largest numbers, as small negative ones become them.
+    Numbers that are made whole again (``packed.long() & 0xFFFF``), and those that number a class or a row of a table
+    for each value of their type, are left alone.
 
     Why it matters
     --------------
@@ -64,7 +66,7 @@ class IntegersWrapAround(Rule):
             if call.call_site in told or call.inside is not None or len(call.outputs) != 1 or not call.inputs:
                 continue
             wrap = _wrap(flow, row, call)
-            if wrap is not None and _meets_parameters(flow, row):
+            if wrap is not None and _meets_parameters(flow, row) and not _is_meant(flow, row, wrap):
                 told.add(call.call_site)
                 yield self._finding(case, row, call, wrap)
 
@@ -111,7 +113,7 @@ _MAX_MAKERS = 30
 
 def _wrap(flow: Dataflow, row: int, call: Call) -> _Wrap | None:
     made = call.outputs[0]
-    dtype = flow.log.tensors[made.tensor].facts.dtype
+    dtype = _dtype(flow, made.tensor)
     if dtype not in _RANGES or made.values is None or any(use.requires_grad for use in call.inputs):
         return None
     given = [flow.values_of(use, row) for use in call.inputs]
@@ -122,7 +124,7 @@ def _wrap(flow: Dataflow, row: int, call: Call) -> _Wrap | None:
     ]
     if plain_name(call.function) in _CASTS:
         low, high = known[0]
-        is_of_same = flow.log.tensors[call.inputs[0].tensor].facts.dtype == dtype
+        is_of_same = _dtype(flow, call.inputs[0].tensor) == dtype
         return None if is_of_same else _outside(dtype, low, high)
     if len(known) == 1:
         low, high = sorted(_with_number(call, each) for each in known[0])
@@ -151,9 +153,9 @@ def _with_number(call: Call, value: float) -> float:
 
 def _of_two(flow: Dataflow, row: int, call: Call, given: list[tuple[float, float]], made: ValueFacts) -> _Wrap | None:
     """Two tensors. Their true sums and differences lie in a range, and what is outside of it has wrapped around."""
-    dtype = flow.log.tensors[call.outputs[0].tensor].facts.dtype
+    dtype = _dtype(flow, call.outputs[0].tensor)
     (low, high), (other_low, other_high) = given
-    if any(flow.log.tensors[use.tensor].facts.dtype not in (dtype, "bool") for use in call.inputs):
+    if any(_dtype(flow, use.tensor) not in (dtype, "bool") for use in call.inputs):
         return None
     if made.minimum is None or made.maximum is None:
         return None
@@ -198,3 +200,27 @@ def _meets_parameters(flow: Dataflow, row: int) -> bool:
     until = flow.next_of_kind("step", row)
     reached = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until)
     return until < len(flow.log.calls) and any(flow.log.calls[each].live_inputs for each in reached)
+
+
+def _is_meant(flow: Dataflow, row: int, wrap: _Wrap) -> bool:
+    """Whether what follows counts on it: it takes the remainder, or there is a class for each number of the type."""
+    low, high = _RANGES[wrap.dtype]
+    below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, flow.next_of_kind("step", row))
+    made = {use.tensor for each in (row, *below) for use in flow.log.calls[each].outputs}
+    for call in (flow.log.calls[each] for each in below):
+        name = plain_name(call.function)
+        if name in _MAKE_WHOLE and call.outputs and _dtype(flow, call.outputs[0].tensor) != "bool":
+            return True
+        shapes = [shape_of(flow, use.tensor) for use in call.inputs]
+        if name == "embedding" and call.inputs[0].tensor in made and shapes[-1][0] == high - low + 1:
+            return True
+        if name == "cross_entropy" and call.inputs[1].tensor in made and shapes[0][1:2] == (high - low + 1,):
+            return True
+    return False
+
+
+def _dtype(flow: Dataflow, tensor: int) -> str:
+    return flow.log.tensors[tensor].facts.dtype
+
+
+_MAKE_WHOLE = frozenset({"bitwise_and", "and", "__and__", "remainder", "fmod"})

@@ -23,7 +23,8 @@ class ResidualsCancel(Rule):
     The mean of a sum or difference in which a derivative of a network with respect to its inputs stands, over all
     points, whose square or absolute value is part of a loss. Nothing else uses the residuals. Residuals that are
     multiplied by a function of the points before, as in a weak form, and means that are compared with a number are left
-    alone.
+    alone. It is a note where the loss also has another equation at single points, as a balance of the whole may be
+    meant; and where one term is multiplied by a function of the points, as behind an integration by parts.
 
     Why it matters
     --------------
@@ -69,16 +70,21 @@ class ResidualsCancel(Rule):
             if call.call_site in told or not (call.live_inputs and call.outputs) or not flow.has_step_after(row):
                 continue
             bent = _bent_later(flow, row, call)
-            if bent is not None and _is_residual(flow, call.inputs[0].tensor, row):
+            if bent is None or not _is_residual(flow, call.inputs[0].tensor, row):
+                continue
+            below = flow.descendants(call.outputs[0].tensor, row)
+            if any(flow.log.calls[each].kind == "backward" for each in below):
                 told.add(call.call_site)
-                yield self._finding(flow, row, bent)
+                may_be_meant = _has_equation_of_points(flow, row) or _is_weighted(flow, row)
+                yield self._finding(flow, row, bent, may_be_meant=may_be_meant)
 
-    def _finding(self, flow: Dataflow, row: int, bent: int) -> Finding:
+    def _finding(self, flow: Dataflow, row: int, bent: int, *, may_be_meant: bool) -> Finding:
         count = prod(shape_of(flow, flow.log.calls[row].inputs[0].tensor))
         location, averaged = location_of_call(flow, bent), location_of_call(flow, row)
         return self.finding(
             f"the residuals at {count:,} points are averaged, and only their mean is squared: those above 0 cancel "
             "those below",
+            severity="note" if may_be_meant else self.severity,
             symptom="grad_wrong",
             why="the mean of all residuals can be 0 where none of them is: the loss says nothing about single points",
             fix="square each residual before the average: (residual ** 2).mean()",
@@ -107,16 +113,43 @@ def _bent_later(flow: Dataflow, row: int, call: Call) -> int | None:
 
 
 def _is_error_from_zero(flow: Dataflow, row: int, call: Call) -> bool:
-    if plain_name(call.function) not in ("mse_loss", "l1_loss") or len(call.inputs) < _BOTH:
+    if plain_name(call.function) not in _ERRORS or len(call.inputs) < _BOTH:
         return False
     values = flow.values_of(call.inputs[1], row)
     return values is not None and values.count == values.zeros
 
 
 _BOTH = 2
+_ERRORS = frozenset({"mse_loss", "l1_loss"})
 _SUMS = frozenset({"add", "sub"})
 _ELEMENTWISE = frozenset({"add", "sub", "mul", "div", "neg", "pow", "square", "getitem", "squeeze"})
 _MAX_CALLS = 24
+
+
+def _has_equation_of_points(flow: Dataflow, mean: int) -> bool:
+    """Whether single residuals are squared in the same step, or compared with what they should be."""
+    for row in range(flow.step_before(mean), flow.next_of_kind("step", mean)):
+        call = flow.log.calls[row]
+        if not call.live_inputs or prod(shape_of(flow, call.inputs[0].tensor)) < _MIN_POINTS:
+            continue
+        if (is_square(call) or plain_name(call.function) in _ERRORS) and _is_residual(flow, call.inputs[0].tensor, row):
+            return True
+    return False
+
+
+def _is_weighted(flow: Dataflow, mean: int) -> bool:
+    """Whether a term of what is averaged is multiplied by what is computed of the points alone."""
+    source, roles = flow.log.calls[mean].inputs[0].tensor, flow.log.tensors
+    onward = flow.makers_above(
+        source, mean, _MAX_CALLS, lambda call: call.inputs if plain_name(call.function) in _ELEMENTWISE else ()
+    )
+    for row, call in onward:
+        for use in call.inputs if plain_name(call.function) == "mul" and len(call.inputs) == _BOTH else ():
+            above = (flow.log.calls[each] for each in flow.ancestors(use.tensor, row, flow.step_before(mean)))
+            is_of_network = any(roles[each.tensor].role == "parameter" for made in above for each in made.inputs)
+            if not is_of_network and prod(shape_of(flow, use.tensor)) >= _MIN_POINTS:
+                return True
+    return False
 
 
 def _is_residual(flow: Dataflow, tensor: int, row: int) -> bool:

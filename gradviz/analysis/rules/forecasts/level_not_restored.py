@@ -24,7 +24,8 @@ class LevelNotRestored(Rule):
     -------------
     A model that reads windows of a series only after the mean of each window, or its last value, was subtracted, and
     perhaps divided by its deviation; where a loss compares the result with a later part of the same series as it is.
-    Neither the window nor what was subtracted reaches the result in another way.
+    Neither the window nor what was subtracted reaches the result in another way. Where the levels of all windows are
+    nearly the same, as those of whole waves are, nothing is lost.
 
     Why it matters
     --------------
@@ -124,7 +125,9 @@ def _level_taken(flow: Dataflow, row: int) -> _Level | None:
         is_same_series = len(window.moves) == len(target.moves) == 1 and window.source[0] == target.source[0]
         axis = _time_axis(flow, level, window.moves[0][1]) if is_same_series else None
         wanted = shape_of(flow, call.inputs[1].tensor)
-        if axis and _has_these_columns(wanted, shape_of(flow, level.window), axis) and _is_lost(flow, level, above):
+        if not axis or not _has_these_columns(wanted, shape_of(flow, level.window), axis):
+            continue
+        if _is_lost(flow, level, above) and _matters(flow, level, row):
             return level
     return None
 
@@ -171,6 +174,20 @@ def _has_these_columns(target: Shape, window: Shape, axis: int) -> bool:
     """Whether targets are as wide as windows, for one later time or several: those of another column have none."""
     others = (*window[:axis], *window[axis + 1 :])
     return target == others or (*target[:axis], *target[axis + 1 :]) == others
+
+
+def _matters(flow: Dataflow, level: _Level, row: int) -> bool:
+    """Whether the levels of windows differ by a good part of what the targets do."""
+    taken = flow.values(flow.log.calls[level.subtracted].inputs[1].tensor, level.subtracted)
+    wanted = flow.values(flow.log.calls[row].inputs[1].tensor, row)
+    spans = [
+        None if each is None or each.minimum is None or each.maximum is None else each.maximum - each.minimum
+        for each in (taken, wanted)
+    ]
+    return spans[0] is None or spans[1] is None or spans[0] >= _LEAST_SHARE * spans[1]
+
+
+_LEAST_SHARE = 0.25
 
 
 def _is_lost(flow: Dataflow, level: _Level, above: frozenset[int]) -> bool:

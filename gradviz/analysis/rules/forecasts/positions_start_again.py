@@ -177,8 +177,23 @@ def _is_first_row(flow: Dataflow, row: int, call: Call, length: int) -> bool:
     table = shape_of(flow, call.inputs[0].tensor)
     if part is None or part.start != 0 or part.length != 1 or table[part.axis] <= length:
         return False
+    if not any(
+        _is_longer(flow, other) for other in flow.users(call.inputs[0].tensor) if _site(flow, other) == _site(flow, row)
+    ):
+        return False  # Always one row, such as that of a kind of token.
     users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row))
     return any(plain_name(each.function) == "add" and len(each.inputs) == _BOTH for each in users)
+
+
+def _is_longer(flow: Dataflow, row: int) -> bool:
+    call = flow.log.calls[row]
+    made = call.outputs[0].tensor if call.outputs else None
+    part = None if made is None else slice_of(flow, call, plain_name(call.function), made)
+    return made is not None and (part is None or part.length > 1)
+
+
+def _site(flow: Dataflow, row: int) -> int | None:
+    return flow.log.calls[row].call_site
 
 
 _TO_SCORES = frozenset({"scaled_dot_product_attention", "matmul", "bmm", "einsum", "multi_head_attention_forward"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -22,7 +22,8 @@ class GainsStartAtZero(Rule):
     -------------
     ``LayerNorm``, ``BatchNorm``, ``GroupNorm`` or ``RMSNorm``, also written by hand, whose trained gains are all zero
     when they are first used, where the result goes into a layer with weights, and where this is so for all of the
-    normalizations. What goes on to a residual sum is left alone: a branch may start at zero.
+    normalizations. What goes on to a residual sum, also behind other layers, is left alone: a branch may start at
+    zero.
 
     Why it matters
     --------------
@@ -75,7 +76,8 @@ class GainsStartAtZero(Rule):
         of_layers = {gain: row for gain, row in first.items() if plain_name(flow.log.calls[row].function) in _NORMS}
         zero = {gain: row for gain, row in first.items() if _is_zero(flow.log.calls[row])}
         behind = {gain: layer for gain, row in zero.items() if (layer := _layer_behind(flow, row)) is not None}
-        if behind and all(gain in zero for gain in of_layers or first):
+        are_meant = all(_ends_in_sum(flow, layer, first.keys()) for layer in behind.values())
+        if behind and not are_meant and all(gain in zero for gain in of_layers or first):
             yield self._finding(case, behind, zero)
 
     def _finding(self, case: Case, behind: dict[int, int], zero: dict[int, int]) -> Finding:
@@ -149,3 +151,22 @@ def _layer_behind(flow: Dataflow, row: int) -> int | None:
             if (name in _PASS_ON or is_bias) and _is_zero(call) and call.outputs[0].tensor not in seen:
                 waiting.append((call.outputs[0].tensor, user))
     return None
+
+
+def _ends_in_sum(flow: Dataflow, layer: int, gains: Set[int]) -> bool:
+    """Whether the result of a layer is added to a result of the same shape, and no normalization comes before."""
+    waiting, seen = [(flow.log.calls[layer].outputs[0].tensor, layer)], set[int]()
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, after = waiting.pop(0)
+        seen.add(tensor)
+        for user in flow.users(tensor, after):
+            call = flow.log.calls[user]
+            name = plain_name(call.function)
+            others = [use for use in call.inputs if use.tensor != tensor and not use.is_live_leaf]
+            is_norm = name in _NORMS or any(use.tensor in gains for use in call.inputs)
+            if is_norm or not call.outputs or not shape_of(flow, call.outputs[0].tensor):
+                continue
+            if name == "add" and any(shape_of(flow, use.tensor) == shape_of(flow, tensor) for use in others):
+                return True
+            waiting += [(use.tensor, user) for use in call.outputs if use.tensor not in seen]
+    return False

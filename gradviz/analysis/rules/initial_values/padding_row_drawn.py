@@ -21,7 +21,7 @@ class PaddingRowDrawn(Rule):
     -------------
     An embedding with ``padding_idx`` whose row for the padding is not zero, since the program drew the whole matrix
     anew, where the vectors of a sequence are added up or their largest value is taken, and no mask leaves the padding
-    out.
+    out, and nothing takes the row itself, as to subtract it again.
 
     Why it matters
     --------------
@@ -69,7 +69,7 @@ class PaddingRowDrawn(Rule):
             if not call.live_inputs or not flow.has_step_after(row) or (table := call.live_inputs[-1].tensor) in told:
                 continue
             drawn, reduced = _line_that_draws(flow, table, row), _reduced(flow, row)
-            if _pads(call) and drawn is not None and reduced is not None:
+            if _pads(call) and drawn is not None and reduced is not None and not _is_row_read(flow, table, row):
                 told.add(table)
                 yield self._finding(case, table, drawn, reduced, _pads(call))
 
@@ -115,6 +115,12 @@ def _line_that_draws(flow: Dataflow, table: int, row: int) -> int | None:
         return None
     is_loaded = plain_name(flow.log.calls[whole[-1]].function) == "copy" and is_in_library(flow, whole[-1])
     return None if is_loaded else whole[-1]
+
+
+def _is_row_read(flow: Dataflow, table: int, row: int) -> bool:
+    """Whether single rows are taken in a step: what the padding adds may be subtracted again."""
+    users = (flow.log.calls[user] for user in flow.users(table, row) if user < flow.next_of_kind("step", row))
+    return any(plain_name(call.function) in ("getitem", "select") and call.grad_mode == "enabled" for call in users)
 
 
 _REDUCE = frozenset({"sum", "max", "amax"})

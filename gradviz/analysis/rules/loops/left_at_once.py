@@ -20,7 +20,8 @@ class LeftAtOnce(Rule):
     -------------
     A ``return`` at the end of what a loop repeats, where it should stand behind the loop, as it returns what the rounds
     add up. Also a ``return`` or ``break`` at the end of a loop that trains, where the program evaluates between its
-    rounds; elsewhere that is a note, as one batch for each round may be meant.
+    rounds; elsewhere that is a note, as one batch for each round may be meant. An iterator that goes on where it was,
+    and one that never ends, are left alone.
 
     Why it matters
     --------------
@@ -76,7 +77,7 @@ class LeftAtOnce(Rule):
             for left in loops_left_at_once(tree):
                 rows = ran.rows_in(*lines_of(left.loop))
                 trains = [row for row in rows if case.dataflow.log.calls[row].kind == "backward"]
-                if (left.sums and rows) or len(trains) >= _MIN_TIMES:
+                if (left.sums and rows) or (len(trains) >= _MIN_TIMES and not left.goes_on):
                     yield self._finding(case, file, left, trains)
 
     def _finding(self, case: Case, file: str, left: LoopLeft, trains: list[int]) -> Finding:

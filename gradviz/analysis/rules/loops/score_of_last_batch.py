@@ -7,8 +7,11 @@ from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.fresh_operands import DRAWS
 from gradviz.analysis.rules.bases.evaluations.scoring_calls import is_scoring
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.loops.overwritten import Overwritten, overwritten_in_loops
@@ -123,6 +126,22 @@ def _are_of_other_data(case: Case, rows: list[int], first: int, second: int) -> 
     before, after = ([row for row in layers if row <= first][-1:], [row for row in layers if row > first][-1:])
     if not before or not after:
         return False
+    if _is_noise(case.dataflow, first, after[0], second):
+        return False
     one, other = (case.dataflow.log.calls[row].inputs for row in (*before, *after))
     values = [case.dataflow.values_of(uses[0], row) for uses, row in ((one, before[0]), (other, after[0]))]
     return one[1].tensor == other[1].tensor and values[0] != values[1]
+
+
+def _is_noise(flow: Dataflow, before: int, layer: int, number: int) -> bool:
+    """Whether a model gets nothing but random numbers of this round, which are compared with nothing: a trial run."""
+    makers = flow.makers(flow.log.calls[layer].inputs[0].tensor, layer, _MAKERS)
+    drawn = [made for made, call in makers if made > before and plain_name(call.function) in DRAWS]
+    tensors = flow.log.calls[number].inputs or flow.log.calls[number].outputs
+    above = flow.ancestors(tensors[0].tensor, number, before + 1) if drawn else ()
+    made = {use.tensor for row in above for use in flow.log.calls[row].outputs}
+    taken = {use.tensor for row in above for use in flow.log.calls[row].inputs} - made
+    return bool(drawn) and all(flow.log.tensors[each].role != "tensor" for each in taken)
+
+
+_MAKERS = 8

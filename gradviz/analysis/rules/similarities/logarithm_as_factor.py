@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -13,6 +12,8 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.unit_vectors import is_cosine, is_normalized
+from gradviz.analysis.rules.bases.sources.lines.logarithms import computes_logarithm
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 
@@ -93,7 +94,6 @@ class LogarithmAsFactor(Rule):
         )
 
 
-_LOGARITHM = re.compile(r"(?<![\w])(?:\w+\.)?log\(|\.log\(\)")
 _KEEPS = frozenset({
     "clamp", "clip", "minimum", "view", "reshape", "expand", "unsqueeze", "squeeze", "to", "float", "getitem", "clone",
     "contiguous", "expand_as", "data", "detach",
@@ -145,5 +145,5 @@ def _lines_of(flow: Dataflow, parameter: int) -> Iterator[Location]:
 
 
 def _has_logarithm(case: Case, location: Location) -> bool:
-    """Whether a line takes the logarithm of a number."""
-    return _LOGARITHM.search(case.source_line(location) or "") is not None
+    lines = case.capture.sources.get(location.file, {})
+    return location.line in lines and computes_logarithm(tree_of(lines), location.line)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _VARIABLES = (ast.Name, ast.Attribute)
@@ -30,18 +30,38 @@ def counters_that_only_rise(tree: SourceTree) -> Iterator[FailureCounter]:
     """Each counter of a file that ends something when it is large, and that counts in the other branch of the condition
     under which a score becomes the best one."""
     for node in tree.nodes:
-        if not isinstance(node, ast.If) or not node.orelse:
+        if not isinstance(node, ast.If):
             continue
         compared = _variables(_condition(tree, node.test))
-        for better, worse in ((node.body, node.orelse), (node.orelse, node.body)):
+        for better, worse in _branches(tree, node, compared):
             best = _kept_best(better, compared)
-            # Beside one that is set back, another one may count the failures of the whole run.
+            # Beside one that is set back, another one may count the failures of the whole run; so may one of steps that
+            # are taken back.
             is_other_set_back = any(_is_set_back(each, better) for each in _counted(worse))
+            is_other_set_back |= _puts_back(worse)
             for counted in _counted(worse) if best is not None and not is_other_set_back else []:
                 key = tree.key_of(counted.target)
                 if best is not None and key is not None and _only_rises(tree, key, node) and _ends_something(tree, key):
                     name = ast.unparse(counted.target)
                     yield FailureCounter(name, ast.unparse(best), counted.lineno, best.lineno)
+
+
+def _branches(tree: SourceTree, node: ast.If, compared: set[str]) -> list[tuple[list[ast.stmt], list[ast.stmt]]]:
+    """What runs where a condition holds, and what runs where it does not, in both orders: its ``else``; what follows if
+    it ends with ``continue`` or ``return``; or else a condition below that compares the same."""
+    following = _following(tree, node)
+    if node.orelse or isinstance(node.body[-1], (ast.Continue, ast.Return)):
+        other: list[ast.stmt] = node.orelse or following
+        return [(node.body, other), (other, node.body)]
+    below = [each for each in following if isinstance(each, ast.If) and compared and _variables(each.test) == compared]
+    return [(node.body, each.body) for each in below if not each.orelse]
+
+
+def _following(tree: SourceTree, node: ast.If) -> list[ast.stmt]:
+    """The statements below a condition, in the same block."""
+    blocks = (getattr(tree.parent(node), field, None) for field in ("body", "orelse", "finalbody"))
+    block: list[ast.stmt] = next((each for each in blocks if isinstance(each, list) and node in each), [node])
+    return block[block.index(node) + 1 :]
 
 
 def _condition(tree: SourceTree, test: ast.expr) -> ast.expr:
@@ -90,6 +110,10 @@ def _is_set_back(counted: ast.AugAssign, branch: list[ast.stmt]) -> bool:
     return any(name == ast.unparse(target) for statement in branch for target, _ in _pairs(statement))
 
 
+def _puts_back(branch: list[ast.stmt]) -> bool:
+    return any(called_name(each) == "load_state_dict" for statement in branch for each in ast.walk(statement))
+
+
 def _counts(nodes: Iterable[ast.AST]) -> list[ast.AugAssign]:
     sums = [each for each in nodes if isinstance(each, ast.AugAssign) and isinstance(each.op, ast.Add)]
     return [each for each in sums if isinstance(each.value, ast.Constant) and each.value.value == 1]
@@ -107,10 +131,20 @@ def _only_rises(tree: SourceTree, key: Key, node: ast.If) -> bool:
         return False
     if tree.times_bound(key) != len(counts) + len(starts) or (name != key.name and name in tree.foreign):
         return False
+    if any(_is_called_again(tree, tree.scope(target)) for target, _ in starts):
+        return False
     loop = next(tree.loops_around(node), None)
     if loop is None:
         return fields != [] or all(tree.scope(target) is not tree.scope(node) for target, _ in starts)
     return all(loop not in tree.loops_around(target) for target, _ in starts)
+
+
+def _is_called_again(tree: SourceTree, function: ast.AST) -> bool:
+    """Whether a method that sets a counter to 0 is called elsewhere than where an object is made: ``self.reset()``."""
+    name = function.name if isinstance(function, FUNCTIONS) else ""
+    callers = [tree.scope(node) for node in tree.nodes if name and called_name(node) == name]
+    is_method = any(isinstance(each, ast.ClassDef) for each in tree.around(function))
+    return is_method and any(getattr(each, "name", "") not in ("__init__", "__post_init__") for each in callers)
 
 
 def _fields(tree: SourceTree, key: Key) -> list[ast.expr]:
@@ -155,4 +189,9 @@ def _stops(node: ast.If) -> bool:
         isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant) and each.value.value is True
         for each in inside
     )
-    return is_flag or any(isinstance(each, _STOPS) for each in inside)
+    return is_flag or any(isinstance(each, _STOPS) and not _is_of_error(each) for each in inside)
+
+
+def _is_of_error(node: ast.AST) -> bool:
+    """Whether an exception says that something is wrong: the limit is none of patience."""
+    return isinstance(node, ast.Raise) and (called_name(node.exc) if node.exc else "").endswith("Error")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES
@@ -19,12 +22,13 @@ class Preparation(Struct, frozen=True):
     """The names of the functions that change their values, and their numbers; the first one first."""
     rows: tuple[int, ...]
     """Their calls."""
+    effects: tuple[str, ...]
+    """What they do, whatever they are called: ``2 * x - 1`` and ``(x - 0.5) / 0.5`` have the same effect."""
 
 
 _TAKE = frozenset({"index_select", "split", "chunk", "unbind", "narrow", "select", "flip", "roll", "pad"})
-_OF_ONE = frozenset(
-    {"log", "log1p", "exp", "sqrt", "tanh", "sigmoid", "square", "abs", "clamp", "transpose", "permute", "movedim"}
-)
+_MOVES = frozenset({"transpose", "permute", "movedim"})
+_OF_ONE = _MOVES | {"log", "log1p", "exp", "sqrt", "tanh", "sigmoid", "square", "abs", "clamp"}
 _OF_TWO = frozenset({"add", "sub", "mul", "div", "true_divide"})
 _DRAWS = frozenset({
     "randn", "rand", "randn_like", "rand_like", "normal", "bernoulli", "uniform", "randint", "randperm", "sample",
@@ -41,7 +45,7 @@ def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
         if not call.inputs:
             break  # It was made here, of no other tensor.
         name = plain_name(call.function)
-        if name in _OF_ONE:
+        if name in _OF_ONE and _changes_values(flow, row, call):
             steps.append(name)
             rows.append(row)
         elif name in _OF_TWO:
@@ -50,10 +54,50 @@ def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
                 return None
             steps.append(f"{name} {operand}".rstrip())
             rows.append(row)
-        elif name not in SAME_VALUES and name not in _TAKE:
+        elif name not in SAME_VALUES | _TAKE | _OF_ONE:
             return None
         root = call.inputs[0].tensor
-    return Preparation(root, tuple(reversed(steps)), tuple(reversed(rows)))
+    steps, rows = steps[::-1], rows[::-1]
+    return Preparation(root, tuple(steps), tuple(rows), _effects(flow, steps, rows))
+
+
+def _changes_values(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call does anything: bounds that no value reaches do not."""
+    before, after = flow.values_of(call.inputs[0], row), call.outputs[0].values if call.outputs else None
+    if plain_name(call.function) not in ("clamp", "abs") or before is None or after is None:
+        return True
+    return (before.minimum, before.maximum) != (after.minimum, after.maximum)
+
+
+def _effects(flow: Dataflow, steps: list[str], rows: list[int]) -> tuple[str, ...]:
+    """The steps, where products and sums with numbers that follow each other are one: a factor and what is added."""
+    found, factor, added = list[str](), 1.0, 0.0
+    for step, row in zip(steps, rows, strict=True):
+        name, _, number = step.partition(" ")
+        call = flow.log.calls[row]
+        if number and set(call.scalars) <= _OPERANDS and "__r" not in call.function and name != "rsub":
+            of_step, shift = _AFFINE[name](float(number))
+            factor, added = factor * of_step, added * of_step + shift
+            continue
+        found += _affine(factor, added)
+        factor, added = 1.0, 0.0
+        found.append(f"moved to {shape_of(flow, call.outputs[0].tensor)[1:]}" if name in _MOVES else step)
+    return (*found, *_affine(factor, added))
+
+
+_OPERANDS = {"1", "other"}
+_AFFINE: dict[str, Callable[[float], tuple[float, float]]] = {
+    "add": lambda number: (1.0, number),
+    "sub": lambda number: (1.0, -number),
+    "mul": lambda number: (number, 0.0),
+    "div": lambda number: (1 / number if number else 0.0, 0.0),
+    "true_divide": lambda number: (1 / number if number else 0.0, 0.0),
+}
+
+
+def _affine(factor: float, added: float) -> list[str]:
+    text = f"{factor:.3g} * x + {added:.3g}"
+    return [] if text == "1 * x + 0" else [text]
 
 
 def _operand(flow: Dataflow, row: int, call: Call, first: int) -> str | None:
@@ -62,7 +106,7 @@ def _operand(flow: Dataflow, row: int, call: Call, first: int) -> str | None:
     others = call.inputs[1:]
     if not others:
         numbers = [value for value in call.scalars.values() if isinstance(value, int | float)]
-        return f"{numbers[0]:.4g}" if numbers else ""
+        return f"{numbers[0]:.6g}" if numbers else ""
     made = flow.newest_producer(others[0].tensor, row)
     if made is None or made < first:
         return ""

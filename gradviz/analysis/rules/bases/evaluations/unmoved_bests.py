@@ -44,7 +44,12 @@ def unmoved_bests(tree: SourceTree) -> Iterator[tuple[UnmovedBest, Loop]]:
         for score, best in _compared(node.test):
             key = tree.key_of(best)
             start = starts.get(key) if key is not None and tree.times_bound(key) == 1 else None
-            if start is None or not _is_extreme(start[1]) or loop in tree.loops_around(start[1]):
+            if (
+                start is None
+                or _is_negated(tree, best)
+                or not _is_extreme(start[1])
+                or loop in tree.loops_around(start[1])
+            ):
                 continue
             is_change = _number(start[1]) == 0 and _is_change(tree, score, loop)
             if _is_score_of(tree, score, loop) and not _is_gain(tree, score, node) and not is_change:
@@ -70,6 +75,13 @@ def _compared(test: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
         if isinstance(each, ast.Compare) and len(each.ops) == 1 and isinstance(each.ops[0], _ORDERS):
             yield each.left, each.comparators[0]
             yield each.comparators[0], each.left
+
+
+def _is_negated(tree: SourceTree, best: ast.expr) -> bool:
+    """Whether a condition also has its negative: ``-INF < value and value < INF`` asks for a finite value."""
+    conditions = [each for each in tree.around(best) if isinstance(each, (ast.BoolOp, ast.Compare))]
+    inside = (node for condition in conditions for node in ast.walk(condition))
+    return any(isinstance(node, ast.UnaryOp) and tree.key_of(node.operand) == tree.key_of(best) for node in inside)
 
 
 def _keeps_something(node: ast.If) -> bool:

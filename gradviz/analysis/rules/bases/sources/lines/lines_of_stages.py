@@ -5,9 +5,11 @@
 ... for epoch in range(9):
 ...     learn(data)
 ... for epoch, rate in enumerate([0.1, 0.01]):
-...     learn(data)'''.splitlines(), start=1)))
->>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line)] for line in (2, 4, 6)]
-[[True], [False], [False]]
+...     learn(data)
+... for task in range(9):
+...     learn(data[task])'''.splitlines(), start=1)))
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line)] for line in (2, 4, 6, 8)]
+[[True], [False], [False], [True]]
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
-from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name, tree_of
 
 _COUNTS = frozenset({"range", "trange", "count", "arange", "linspace", "logspace"})
 _WRAP = frozenset({"enumerate", "tqdm", "zip", "list", "reversed", "track", "iter"})
@@ -45,10 +47,41 @@ def loops_at(tree: SourceTree, line: int) -> list[Loop]:
 
 
 def goes_through_things(tree: SourceTree, loop: Loop) -> bool:
-    """Whether a loop has a variable that stands for something else than a number."""
+    """Whether a loop has a variable that stands for something else than a number, or numbers what is taken."""
     if isinstance(loop, ast.While):
         return False
-    return not any(called_name(each) in _COUNTS or _are_numbers(each) for each in _gone_through(tree, loop.iter, _DEEP))
+    over = list(_gone_through(tree, loop.iter, _DEEP))
+    if _chooses_data(tree, loop):
+        return True
+    are_settings = not any(map(_are_numbers, over)) or _computes_with_it(tree, loop)
+    return are_settings and not any(called_name(each) in _COUNTS for each in over)
+
+
+def _computes_with_it(tree: SourceTree, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether each step computes with the number of a loop, as with a share of noise: no learning rate."""
+    keys = {tree.key_of(each) for each in ast.walk(loop.target)} - {None}
+    inner = [each for statement in loop.body for each in ast.walk(statement) if isinstance(each, LOOPS)]
+    names = (each for within in inner for each in ast.walk(within) if isinstance(each, ast.Name))
+    return any(isinstance(tree.parent(each), ast.BinOp) for each in names if tree.key_of(each) in keys)
+
+
+def _chooses_data(tree: SourceTree, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether data are taken by the number of a loop, ``data[task]``; not what is written or shown by it."""
+    keys = {tree.key_of(each) for each in ast.walk(loop.target)} - {None}
+    for node in (each for statement in loop.body for each in ast.walk(statement)):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+            continue
+        is_number = any(tree.key_of(each) in keys for each in _indexes(node.slice))
+        if is_number and not any(called_name(each) in _SHOWS for each in tree.around(node)):
+            return True
+    return False
+
+
+def _indexes(index: ast.expr) -> list[ast.expr]:
+    return index.elts if isinstance(index, ast.Tuple) else [index]
+
+
+_SHOWS = frozenset({"print", "append", "info", "write"})
 
 
 def _gone_through(tree: SourceTree, value: ast.expr, deep: int) -> Iterator[ast.expr]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, last_line, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, last_line, last_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 
@@ -32,6 +32,8 @@ class LoopLeft(Struct, frozen=True):
     """What it goes through, as source."""
     sums: tuple[str, ...]
     """The variables that its rounds add up, if it returns them."""
+    goes_on: bool
+    """Whether it goes through an iterator that has a name, or never ends: the next time, other batches come."""
 
 
 def loops_left_at_once(tree: SourceTree) -> Iterator[LoopLeft]:
@@ -44,7 +46,35 @@ def loops_left_at_once(tree: SourceTree) -> Iterator[LoopLeft]:
         read = {last_name(each) for each in (ast.walk(value) if value is not None else ())}
         sums = tuple(name for name in added if name in read)
         word = "break" if isinstance(last, ast.Break) else "return"
-        yield LoopLeft(last.lineno, word, node, ast.unparse(node.iter), sums)
+        yield LoopLeft(last.lineno, word, node, ast.unparse(node.iter), sums, _gives_others(tree, node.iter))
+
+
+def _gives_others(tree: SourceTree, over: ast.expr) -> bool:
+    key = tree.key_of(over)
+    values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    if values:
+        are_iterators = all(called_name(each) in _ITERATORS or _yields(tree, each) for each in values)
+        return are_iterators and not any(_is_made_anew(tree, each, over) for each in values)
+    return called_name(over) in _ENDLESS or _yields(tree, over, endlessly=True)
+
+
+def _is_made_anew(tree: SourceTree, value: ast.expr, over: ast.expr) -> bool:
+    """Whether an iterator is made each time before a loop goes through it: in the same loop, or the same function."""
+    around, loops = set(tree.loops_around(value)), list(tree.loops_around(over))
+    return not around.isdisjoint(loops) or (not loops and tree.scope(value) is tree.scope(over))
+
+
+_ENDLESS = frozenset({"cycle", "count", "repeat"})
+_ITERATORS = _ENDLESS | {"iter", "islice", "chain"}
+
+
+def _yields(tree: SourceTree, value: ast.expr, *, endlessly: bool = False) -> bool:
+    """Whether an expression calls a generator of the program."""
+    functions = (each for each in tree.nodes if isinstance(each, ast.FunctionDef) and each.name == called_name(value))
+    for inside in (list(ast.walk(each)) for each in functions):
+        if any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in inside):
+            return not endlessly or any(isinstance(each, ast.While) for each in inside)
+    return False
 
 
 def lines_of(loop: ast.For) -> tuple[int, int]:

@@ -45,6 +45,8 @@ def named_parts(tree: SourceTree, others: Sequence[SourceTree]) -> list[list[Nam
         return []
     groups: dict[str, list[NamedPart]] = defaultdict(list)
     for of_data, target in _targets(tree):
+        if target.id.startswith("_"):
+            continue  # So Python calls what is not needed.
         key = tree.key_of(target)
         is_taken = any(_takes(node, target.id) for each in others for node in each.nodes)
         if key is not None and tree.times_bound(key) == 1 and not is_taken and not _is_text(tree, target.id):

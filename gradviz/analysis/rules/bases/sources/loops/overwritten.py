@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, is_read, last_line
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read, last_line
 
 
 class Overwritten(Struct, frozen=True):
@@ -43,10 +43,31 @@ def overwritten_in_loops(tree: SourceTree) -> Iterator[Overwritten]:
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if not isinstance(target, ast.Name) or len(getattr(statement, "targets", ())) != 1:
                 continue
+            if any(_remembers(tree, each) for each in ast.walk(statement)):
+                continue  # What it returns may be of all rounds so far.
             read = _first_read_below(tree, target, loop, end)
             if read is not None:
                 lines = loop.body[0].lineno, end
                 yield Overwritten(target.id, statement.lineno, last_line(statement), lines, read)
+
+
+def _remembers(tree: SourceTree, node: ast.AST) -> bool:
+    """Whether a call runs a function or a method of the program that adds to what it has kept."""
+    name = called_name(node)
+    functions = (each for each in tree.nodes if name and isinstance(each, ast.FunctionDef) and each.name == name)
+    return any(_adds(each) for function in functions for each in ast.walk(function))
+
+
+def _adds(node: ast.AST) -> bool:
+    """``self.total += x``, ``self.scores[0] += x``, ``self.scores.append(x)``; or of a variable of the module."""
+    if isinstance(node, ast.AugAssign):
+        return not isinstance(node.target, ast.Name)
+    if called_name(node) in _ADD and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return isinstance(node.func.value, ast.Attribute)
+    return isinstance(node, (ast.Global, ast.Nonlocal))
+
+
+_ADD = frozenset({"append", "extend", "add", "update"})
 
 
 def _first_read_below(tree: SourceTree, target: ast.Name, loop: ast.For, end: int) -> int | None:
