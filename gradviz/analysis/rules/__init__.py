@@ -55,6 +55,8 @@ from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScal
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
+from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
+from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
@@ -659,6 +661,8 @@ RULES: tuple[type[Rule], ...] = (
     Float64ByAccident,
     GraphBreak,
     Recompiled,
+    PeriodsAreWhole,
+    LengthsInOtherUnits,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -11,6 +11,10 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV941": (("(lengths - kernel) // stride + 1", (("frames = lengths", "frames = (lengths - 8) // 4 + 1"),)),),
+    "GV940": (
+        ("divide by the period first: 2 * math.pi * hour / 24", (("torch.pi * hours", "torch.pi * hours / 24"),)),
+    ),
     "GV834": (
         (
             "torch.arange(n, dtype=torch.float32)",
