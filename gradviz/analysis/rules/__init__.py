@@ -230,6 +230,7 @@ from gradviz.analysis.rules.schedules.rates_fall_with_depth import RatesFallWith
 from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.schedules.schedule_made_anew import ScheduleMadeAnew
+from gradviz.analysis.rules.schedules.schedule_not_resumed import ScheduleNotResumed
 from gradviz.analysis.rules.schedules.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.schedules.schedule_told_a_loss import ScheduleToldALoss
 from gradviz.analysis.rules.schedules.schedule_without_effect import ScheduleWithoutEffect
@@ -663,6 +664,7 @@ RULES: tuple[type[Rule], ...] = (
     Recompiled,
     PeriodsAreWhole,
     LengthsInOtherUnits,
+    ScheduleNotResumed,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

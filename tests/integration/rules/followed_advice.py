@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV942": (
+        (
+            "save the state of the schedule as well, and load it here",
+            (("load_state_dict(saved[1])\n", "load_state_dict(saved[1])\nschedule.load_state_dict(saved[2])\n"),),
+        ),
+    ),
     "GV941": (("(lengths - kernel) // stride + 1", (("frames = lengths", "frames = (lengths - 8) // 4 + 1"),)),),
     "GV940": (
         ("divide by the period first: 2 * math.pi * hour / 24", (("torch.pi * hours", "torch.pi * hours / 24"),)),
