@@ -34,6 +34,7 @@ from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
+from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachOutput
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
@@ -665,6 +666,7 @@ RULES: tuple[type[Rule], ...] = (
     PeriodsAreWhole,
     LengthsInOtherUnits,
     ScheduleNotResumed,
+    MixedForEachOutput,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

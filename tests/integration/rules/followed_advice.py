@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV943": (
+        (
+            "sum over the outputs first",
+            ((".unsqueeze(-1) + density", " + density.sum(-1)"), ("mixed.sum(-1).mean()", "mixed.mean()")),
+        ),
+    ),
     "GV942": (
         (
             "save the state of the schedule as well, and load it here",
