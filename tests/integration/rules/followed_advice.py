@@ -11,6 +11,20 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV944": (
+        (
+            "make the loader that is scored with shuffle=False",
+            (("for x, y in loader])", "for x, y in DataLoader(data, batch_size=8, shuffle=False)])"),),
+        ),
+        (
+            "collect the labels of the same batches",
+            (
+                ("    scores =", "    batches = list(loader)\n    scores ="),
+                ("for x, y in loader])", "for x, y in batches])"),
+                ("== labels)", "== torch.cat([y for _, y in batches]))"),
+            ),
+        ),
+    ),
     "GV943": (
         (
             "sum over the outputs first",
