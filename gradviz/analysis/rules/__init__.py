@@ -49,6 +49,7 @@ from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdate
 from gradviz.analysis.rules.evaluation.copy_never_updated import CopyNeverUpdated
 from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
 from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
+from gradviz.analysis.rules.evaluation.folds_share_a_model import FoldsShareAModel
 from gradviz.analysis.rules.evaluation.labels_in_other_order import LabelsInOtherOrder
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
@@ -669,6 +670,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleNotResumed,
     MixedForEachOutput,
     LabelsInOtherOrder,
+    FoldsShareAModel,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

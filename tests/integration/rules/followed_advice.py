@@ -11,6 +11,15 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV945": (
+        (
+            "make the model in the loop over the folds",
+            (
+                ("model = torch.nn.Linear(4, 2)\n", ""),
+                ("    optimizer = ", "    model = torch.nn.Linear(4, 2)\n    optimizer = "),
+            ),
+        ),
+    ),
     "GV944": (
         (
             "make the loader that is scored with shuffle=False",

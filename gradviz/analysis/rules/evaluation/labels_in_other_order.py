@@ -10,7 +10,8 @@ from gradviz.analysis.dataflow.call_words import DIFFERENCES, call_words, calls_
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.analysis.rules.bases.evaluations.rows_of_data import picked_row
+from gradviz.graph.call_log import TensorUse
 
 
 class LabelsInOtherOrder(Rule):
@@ -138,15 +139,9 @@ def _are_picked_one_by_one(flow: Dataflow, tensor: int, count: int) -> bool:
     """Whether a data set gives the elements of a tensor, or of a view like it, by their indexes."""
     alike = [each for each in flow.sharing_memory(tensor) if shape_of(flow, each) == shape_of(flow, tensor)]
     return any(
-        len({number for user in flow.users(each) if (number := _picked(flow.log.calls[user])) is not None}) == count
+        len({number for user in flow.users(each) if (number := picked_row(flow.log.calls[user])) is not None}) == count
         for each in alike or [tensor]
     )
-
-
-def _picked(call: Call) -> int | None:
-    number = call.scalars.get("1")
-    is_pick = plain_name(call.function) == "getitem" and len(call.inputs) == 1 and type(number) is int
-    return number if is_pick and type(number) is int else None
 
 
 def _batch_above(flow: Dataflow, tensor: int, row: int) -> tuple[int, list[int]] | None:
@@ -156,7 +151,7 @@ def _batch_above(flow: Dataflow, tensor: int, row: int) -> tuple[int, list[int]]
         if plain_name(call.function) != "stack":
             continue
         makers = (flow.newest_producer(use.tensor, made) for use in call.inputs)
-        numbers = [None if maker is None else _picked(flow.log.calls[maker]) for maker in makers]
+        numbers = [None if maker is None else picked_row(flow.log.calls[maker]) for maker in makers]
         found = [number for number in numbers if number is not None]
         if len(found) == len(numbers) == shape_of(flow, tensor)[0]:
             return made, found
