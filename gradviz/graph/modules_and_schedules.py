@@ -116,6 +116,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """The whole numbers that its functions hold, for one that is made with functions of the step, ``LambdaLR``."""
     fractions: tuple[Number, ...] = ()
     """The first counts of its steps that were no whole numbers: its ``step()`` was told them."""
+    first_count: Count | None = None
+    """Its count of steps at the first step of an optimizer: more than 0 where it goes on from an earlier run."""
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -204,6 +204,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 (0.05, 0.1),
                 (3, 40),
                 (0.5, 0.25),
+                2,
             ),
         ),
         loaders=(MadeLoader(0, True, 3, 40),),

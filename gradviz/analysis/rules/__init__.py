@@ -34,6 +34,7 @@ from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
+from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachOutput
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
@@ -49,6 +50,8 @@ from gradviz.analysis.rules.evaluation.copy_never_updated import CopyNeverUpdate
 from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
 from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
 from gradviz.analysis.rules.evaluation.fitted_on_each_part import FittedOnEachPart
+from gradviz.analysis.rules.evaluation.folds_share_a_model import FoldsShareAModel
+from gradviz.analysis.rules.evaluation.labels_in_other_order import LabelsInOtherOrder
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
@@ -57,6 +60,8 @@ from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwi
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
+from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
+from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
@@ -231,6 +236,7 @@ from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.schedules.schedule_counts_epochs import ScheduleCountsEpochs
 from gradviz.analysis.rules.schedules.schedule_made_anew import ScheduleMadeAnew
+from gradviz.analysis.rules.schedules.schedule_not_resumed import ScheduleNotResumed
 from gradviz.analysis.rules.schedules.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.schedules.schedule_told_a_loss import ScheduleToldALoss
 from gradviz.analysis.rules.schedules.schedule_without_effect import ScheduleWithoutEffect
@@ -666,6 +672,12 @@ RULES: tuple[type[Rule], ...] = (
     Float64ByAccident,
     GraphBreak,
     Recompiled,
+    PeriodsAreWhole,
+    LengthsInOtherUnits,
+    ScheduleNotResumed,
+    MixedForEachOutput,
+    LabelsInOtherOrder,
+    FoldsShareAModel,
     FittedOnEachPart,
 )
 

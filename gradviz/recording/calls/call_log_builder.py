@@ -117,6 +117,7 @@ class CallLogBuilder:
                 replaced=known.replaced,
                 length=known.length,
                 held_counts=known.held_counts,
+                first_count=known.begins_at,
                 fractions=tuple(known.fractions),
                 moves=known.moves,
                 optimizer_steps=max(0, known.optimizer_steps),

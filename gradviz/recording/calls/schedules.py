@@ -95,6 +95,12 @@ class KnownSchedule:
         first, last = (counts[0] if counts else 0 for counts in (self.first_count, (self.last_move or (None, 0))[0]))
         return last - first if type(first) is int and type(last) is int and last >= first else None
 
+    @property
+    def begins_at(self) -> int | None:
+        """Its count at the first look; None if that is no whole number."""
+        first = self.first_count[0] if self.first_count else None
+        return first if type(first) is int and first >= 0 else None
+
     def look(self) -> bool:
         """Compare its counts with the first ones; False once it is gone."""
         schedule = self.weak()

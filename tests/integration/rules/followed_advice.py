@@ -33,6 +33,45 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("(labels[:, None] == labels)", "((labels[:, None] == labels) & ~diagonal)"),),
         ),
     ),
+    "GV945": (
+        (
+            "make the model in the loop over the folds",
+            (
+                ("model = torch.nn.Linear(4, 2)\n", ""),
+                ("    optimizer = ", "    model = torch.nn.Linear(4, 2)\n    optimizer = "),
+            ),
+        ),
+    ),
+    "GV944": (
+        (
+            "make the loader that is scored with shuffle=False",
+            (("for x, y in loader])", "for x, y in DataLoader(data, batch_size=8, shuffle=False)])"),),
+        ),
+        (
+            "collect the labels of the same batches",
+            (
+                ("    scores =", "    batches = list(loader)\n    scores ="),
+                ("for x, y in loader])", "for x, y in batches])"),
+                ("== labels)", "== torch.cat([y for _, y in batches]))"),
+            ),
+        ),
+    ),
+    "GV943": (
+        (
+            "sum over the outputs first",
+            ((".unsqueeze(-1) + density", " + density.sum(-1)"), ("mixed.sum(-1).mean()", "mixed.mean()")),
+        ),
+    ),
+    "GV942": (
+        (
+            "save the state of the schedule as well, and load it here",
+            (("load_state_dict(saved[1])\n", "load_state_dict(saved[1])\nschedule.load_state_dict(saved[2])\n"),),
+        ),
+    ),
+    "GV941": (("(lengths - kernel) // stride + 1", (("frames = lengths", "frames = (lengths - 8) // 4 + 1"),)),),
+    "GV940": (
+        ("divide by the period first: 2 * math.pi * hour / 24", (("torch.pi * hours", "torch.pi * hours / 24"),)),
+    ),
     "GV834": (
         (
             "torch.arange(n, dtype=torch.float32)",

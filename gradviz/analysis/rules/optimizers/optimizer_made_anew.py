@@ -66,7 +66,7 @@ class OptimizerMadeAnew(Rule):
     code = "GV711"
     name = "optimizer_made_anew"
     severity = "warning"
-    yields_to = ("state_stays_zero", "one_module_at_many_places")
+    yields_to = ("state_stays_zero", "one_module_at_many_places", "folds_share_a_model")
     comes_later = True
 
     def check(self, case: Case) -> Iterator[Finding]:

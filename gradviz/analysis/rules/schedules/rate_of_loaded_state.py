@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -10,8 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import last_name
+from gradviz.analysis.rules.bases.sources.rates.loaded_states import line_that_loads
 from gradviz.graph.call_log import LoggedOptimizer
 
 
@@ -75,7 +73,7 @@ class RateOfLoadedState(Rule):
                 continue
             earlier = (each for each in log.optimizers[:number] if _is_source(each, optimizer, made))
             source = next(earlier, None)
-            location = None if source is None else _line_that_loads(case, number, optimizer)
+            location = None if source is None else line_that_loads(case, number, optimizer)
             if source is not None and location is not None:
                 yield self._finding(case, number, source, location)
 
@@ -105,30 +103,3 @@ def _is_source(other: LoggedOptimizer, optimizer: LoggedOptimizer, made: float) 
     used = optimizer.first_rate
     is_alike = other.class_name == optimizer.class_name and other.steps > 0
     return is_alike and _only(other.made_rates) == used == _only(other.learning_rates) and used != made
-
-
-def _line_that_loads(case: Case, number: int, optimizer: LoggedOptimizer) -> Location | None:
-    """The first line behind the one that makes an optimizer, in its file, that loads a state into its variable."""
-    names = {name.rpartition(".")[2] for name in optimizer.names}
-    made = next((location_of_call(case.dataflow, row) for row in case.histories.given_at(number)), None)
-    found = list[Location]()
-    for file, tree in own_files(case):
-        if made is not None and made.file == file:
-            names |= {last_name(target) for target, value in tree.assignments if _is_at(value, made.line)}
-        calls = (node for node in tree.nodes if isinstance(node, ast.Call))
-        found += [Location(file, node.lineno) for node in calls if _loads_into(node, names)]
-    behind = [each for each in found if made is None or each.file != made.file or each.line > made.line]
-    return min(behind or found, key=lambda each: each.line, default=None)
-
-
-def _is_at(value: ast.expr, line: int) -> bool:
-    return value.lineno <= line <= (value.end_lineno or value.lineno)
-
-
-def _loads_into(call: ast.Call, names: set[str]) -> bool:
-    function = call.func
-    return (
-        isinstance(function, ast.Attribute)
-        and function.attr == "load_state_dict"
-        and last_name(function.value) in names
-    )

@@ -1,0 +1,1 @@
+"""Rules about what a network gets of columns and lengths."""
