@@ -54,6 +54,7 @@ from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsPr
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
+from gradviz.analysis.rules.evaluation.scored_rows_trained import ScoredRowsTrained
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
@@ -654,6 +655,7 @@ RULES: tuple[type[Rule], ...] = (
     LeftAtOnce,
     PartNeverRead,
     RateInVariable,
+    ScoredRowsTrained,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -11,6 +11,9 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV930": (
+        ("take the training part", (("cross_entropy(model(x), y)", "cross_entropy(model(x)[train], y[train])"),)),
+    ),
     "GV834": (
         (
             "torch.arange(n, dtype=torch.float32)",
