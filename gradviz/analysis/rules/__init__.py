@@ -259,6 +259,7 @@ from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
 from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
 from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsOfLastBatch
 from gradviz.analysis.rules.settings.steps_too_small import StepsTooSmall
+from gradviz.analysis.rules.similarities.alike_kept_apart import AlikeKeptApart
 from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
@@ -656,6 +657,7 @@ RULES: tuple[type[Rule], ...] = (
     PartNeverRead,
     RateInVariable,
     ScoredRowsTrained,
+    AlikeKeptApart,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

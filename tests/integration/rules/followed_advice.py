@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV931": (
+        (
+            "exchange the two",
+            (("(1 - alike) * distance**2 + alike * hinge**2", "alike * distance**2 + (1 - alike) * hinge**2"),),
+        ),
+    ),
     "GV930": (
         ("take the training part", (("cross_entropy(model(x), y)", "cross_entropy(model(x)[train], y[train])"),)),
     ),
