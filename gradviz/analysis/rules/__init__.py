@@ -51,6 +51,7 @@ from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEa
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
+from gradviz.analysis.rules.evaluation.merged_each_time import MergedEachTime
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
@@ -658,6 +659,7 @@ RULES: tuple[type[Rule], ...] = (
     RateInVariable,
     ScoredRowsTrained,
     AlikeKeptApart,
+    MergedEachTime,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

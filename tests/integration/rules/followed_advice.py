@@ -11,6 +11,19 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV932": (
+        (
+            "subtract the same product",
+            ((".float().mean())", ".float().mean())\n        base.weight -= up @ down"),),
+        ),
+        (
+            "score a copy of the model",
+            (
+                ("base.weight +=", "scored = __import__('copy').deepcopy(base)\n        scored.weight +="),
+                ("(base(x).argmax", "(scored(x).argmax"),
+            ),
+        ),
+    ),
     "GV931": (
         (
             "exchange the two",

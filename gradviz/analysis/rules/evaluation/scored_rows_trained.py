@@ -161,10 +161,15 @@ def _scored_apart(case: Case, target: int) -> _Scored | None:
 
 
 def _calls_of_losses(case: Case) -> set[int]:
-    """What computed the losses; a program may also train all rows once more, after it has chosen its settings."""
-    flow = case.dataflow
-    lasts = case.histories.last_backward_of_each_line
-    return {each for row in lasts for use in flow.log.calls[row].roots for each in flow.ancestors(use.tensor, row)}
+    """What computed the losses; a program may also train all rows once more, after it has chosen its settings. What
+    came before the steps is followed for the last loss of each line."""
+    flow, lasts = case.dataflow, set(case.histories.last_backward_of_each_line)
+    return {
+        each
+        for row in case.histories.backward_calls
+        for use in flow.log.calls[row].roots
+        for each in flow.ancestors(use.tensor, row, since=0 if row in lasts else flow.step_before(row))
+    }
 
 
 def _is_of_rows(flow: Dataflow, index: int, shape: tuple[int, ...], row: int) -> bool:
