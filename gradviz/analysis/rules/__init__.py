@@ -274,6 +274,7 @@ from gradviz.analysis.rules.similarities.positive_among_negatives import Positiv
 from gradviz.analysis.rules.similarities.positive_elsewhere import PositiveElsewhere
 from gradviz.analysis.rules.similarities.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItself
+from gradviz.analysis.rules.similarities.standardized_across import StandardizedAcross
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.arguments_in_other_order import ArgumentsInOtherOrder
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
@@ -660,6 +661,7 @@ RULES: tuple[type[Rule], ...] = (
     ScoredRowsTrained,
     AlikeKeptApart,
     MergedEachTime,
+    StandardizedAcross,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -11,6 +11,15 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV933": (
+        (
+            "standardize over the batch",
+            (
+                ("(a - a.mean(1, keepdim=True)) / a.std(1, keepdim=True)", "(a - a.mean(0)) / a.std(0)"),
+                ("(b - b.mean(1, keepdim=True)) / b.std(1, keepdim=True)", "(b - b.mean(0)) / b.std(0)"),
+            ),
+        ),
+    ),
     "GV932": (
         (
             "subtract the same product",
