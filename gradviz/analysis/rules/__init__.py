@@ -35,6 +35,7 @@ from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
+from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -662,6 +663,7 @@ RULES: tuple[type[Rule], ...] = (
     AlikeKeptApart,
     MergedEachTime,
     StandardizedAcross,
+    UnreachableEntropy,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

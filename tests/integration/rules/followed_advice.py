@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV934": (("take minus the number of actions", (("(log_prob + 2)", "(log_prob + -2)"),)),),
     "GV933": (
         (
             "standardize over the batch",
