@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV935": (
+        (
+            "take the probability of the right answer",
+            (("(1 - p) ** 2", "(1 - (p * y + (1 - p) * (1 - y))) ** 2"),),
+        ),
+    ),
     "GV934": (("take minus the number of actions", (("(log_prob + 2)", "(log_prob + -2)"),)),),
     "GV933": (
         (
