@@ -36,6 +36,7 @@ from gradviz.analysis.rules.densities.divergence_of_weights_whole import Diverge
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
+from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
 from gradviz.analysis.rules.detections.focal_factor_of_one_class import FocalFactorOfOneClass
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
@@ -666,6 +667,7 @@ RULES: tuple[type[Rule], ...] = (
     StandardizedAcross,
     UnreachableEntropy,
     FocalFactorOfOneClass,
+    CornersNotExchanged,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV936": (("exchange them", (("32 - boxes[:, [0, 2]]", "32 - boxes[:, [2, 0]]"),)),),
     "GV935": (
         (
             "take the probability of the right answer",
