@@ -16,7 +16,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read
 from gradviz.graph.call_log import Call
 
 
@@ -206,7 +206,7 @@ def _is_variable(node: ast.AST) -> bool:
     return isinstance(node, (ast.Name, ast.Attribute)) and is_read(node)
 
 
-def _gives_number(tree: SourceTree, target: ast.expr, value: ast.expr, keys: set[object]) -> bool:
+def _gives_number(tree: SourceTree, target: ast.expr, value: ast.expr, keys: set[Key | None]) -> bool:
     key = tree.key_of(target)
     is_number = isinstance(value, (ast.Constant, ast.UnaryOp, ast.BinOp, ast.Name, ast.Attribute, ast.Subscript))
     is_number |= called_name(value) in ("float", "int", "item", "prod", "len")

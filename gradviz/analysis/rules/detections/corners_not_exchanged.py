@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from msgspec import Struct
 
@@ -115,7 +116,7 @@ _MAX_CALLS = 12
 def _written(case: Case) -> Iterator[_Mirror]:
     """``boxes[:, [0, 2]] = size - boxes[:, [0, 2]]``, or each of the two columns on its own."""
     flow, alone = case.dataflow, defaultdict[int, dict[int, int]](dict)
-    lines = {(file, node.lineno): node for file, tree in own_files(case) for node in tree.nodes if _is_write(node)}
+    lines = {(file, node.lineno): node for file, tree in own_files(case) for node in tree.nodes if _writes(node)}
     for row, call in calls_named(flow, ("setitem",)):
         read = _mirrored(flow, call.inputs[-1].tensor, row) if len(call.inputs) == _BOTH else None
         if read is None or not _has_four_columns(flow, call.inputs[0].tensor) or read[0] != call.inputs[0].tensor:
@@ -134,13 +135,13 @@ def _written(case: Case) -> Iterator[_Mirror]:
             yield _Mirror(row, boxes, boxes, pair)
 
 
-def _is_write(node: ast.AST) -> bool:
+def _writes(node: ast.AST) -> TypeGuard[ast.Assign]:
     return isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript)
 
 
-def _first_of_pair(node: ast.AST) -> int | None:
+def _first_of_pair(node: ast.Assign) -> int | None:
     """The first of two columns that an assignment reads and writes in the same order, if they are two apart."""
-    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    target = node.targets[0]
     if not isinstance(target, ast.Subscript):
         return None
     written = ast.dump(target.slice)
@@ -240,12 +241,22 @@ def _is_further(flow: Dataflow, first: int, second: int, row: int) -> bool:
     made = value_maker(flow, second, row)
     if made is None or plain_name(made[1].function) != "add":
         return False
-    other = value_maker(flow, first, row)
-    centre = {first}
-    if other is not None and plain_name(other[1].function) == "sub":
-        centre |= {use.tensor for use in other[1].inputs[:1]}
-    added = [use for use in made[1].inputs if use.tensor not in centre]
+    centre = {_part(flow, first, row)}
+    other = flow.newest_producer(first, row)
+    if other is not None and plain_name(flow.log.calls[other].function) == "sub":
+        centre |= {_part(flow, use.tensor, other) for use in flow.log.calls[other].inputs[:1]}
+    added = [use for use in made[1].inputs if _part(flow, use.tensor, made[0]) not in centre]
     if len(added) == len(made[1].inputs):
         return False
     values = [flow.values_of(use, made[0]) for use in added]
     return all(each is not None and each.minimum is not None and each.minimum > 0 for each in values)
+
+
+def _part(flow: Dataflow, tensor: int, row: int) -> tuple[int, object]:
+    """A tensor, or of which one it is which column."""
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    if call is None or plain_name(call.function) not in ("getitem", "select", "unbind"):
+        return tensor, None
+    index = next(at for at, use in enumerate(call.outputs) if use.tensor == tensor)
+    return call.inputs[0].tensor, (index, *sorted(call.scalars.items()))

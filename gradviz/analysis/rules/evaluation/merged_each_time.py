@@ -123,15 +123,27 @@ def _merges(case: Case, tensor: int) -> list[_Merge] | None:
     """The additions of products to a weight; None if anything else changes it after its first step."""
     flow, merges = case.dataflow, list[_Merge]()
     steps = flow.rows_of_kind("step")
-    if flow.data_replacements(tensor):
-        return None
-    for row in flow.changes(tensor, steps[0] if steps else len(flow.log.calls), len(flow.log.calls)):
-        call = flow.log.calls[row]
-        factors = _added_factors(case, row, call) if plain_name(call.function) in _ADDS else None
+    first = steps[0] if steps else len(flow.log.calls)
+    replaced = {row for row in flow.data_replacements(tensor) if row > first}
+    for row in sorted({*flow.changes(tensor, first, len(flow.log.calls)), *replaced}):
+        given = flow.log.calls[row].inputs[-1].tensor if flow.log.calls[row].inputs else tensor
+        made = flow.newest_producer(given, row) if row in replaced else row
+        call = flow.log.calls[row if made is None else made]
+        is_sum = plain_name(call.function) in _ADDS and _is_of(flow, call, tensor, row)
+        factors = _added_factors(case, row if made is None else made, call) if is_sum else None
         if factors is None:
             return None
         merges.append(_Merge(row, factors))
     return merges if len(merges) >= _LEAST and len({each.factors for each in merges}) == 1 else None
+
+
+def _is_of(flow: Dataflow, call: Call, tensor: int, row: int) -> bool:
+    """Whether a call adds to a weight, or to what ``.data`` or ``detach()`` returned for it."""
+    first = call.inputs[0].tensor if call.inputs else None
+    if first is None or first in flow.sharing_memory(tensor):
+        return first is not None
+    made = flow.newest_producer(first, row)
+    return made is not None and any(use.tensor == tensor for use in flow.log.calls[made].inputs[:1])
 
 
 def _added_factors(case: Case, row: int, call: Call) -> frozenset[int] | None:
@@ -155,7 +167,7 @@ def _added_factors(case: Case, row: int, call: Call) -> frozenset[int] | None:
         name = plain_name(inner.function)
         if name in _SCALES:
             is_minus ^= name == "neg" or number_of(inner, "1", "0", "other", missing=1.0) < 0
-        elif name not in _PRODUCTS | SHAPE_ONLY | {"detach", "data"}:
+        elif name not in _PRODUCTS | SHAPE_ONLY | {"detach", "data", "clone"}:
             return None
         has_product |= name in _PRODUCTS
         waiting += [(use.tensor, made) for use in inner.inputs]

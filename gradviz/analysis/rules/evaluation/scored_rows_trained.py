@@ -214,7 +214,13 @@ def _is_parted(flow: Dataflow, draws: list[int], users: set[int]) -> bool:
     bounds = {tuple(sorted(calls[row].scalars.items())) for row in taken if plain_name(calls[row].function) in _TAKES}
     is_split = any(plain_name(calls[row].function) in _SPLITS for row in taken)
     is_turned = any(plain_name(calls[row].function) in _COMPLEMENTS for row in users)
-    return is_turned or is_split or len(bounds) > 1
+    compared = {
+        (call.function, tuple(sorted(call.scalars.items())))
+        for call in map(calls.__getitem__, taken)
+        if plain_name(call.function) in _COMPARES
+    }
+    return is_turned or is_split or len(bounds) > 1 or len(compared) > 1
 
 
+_COMPARES = frozenset({"lt", "le", "gt", "ge"})
 _COMPLEMENTS = frozenset({"invert", "logical_not", "bitwise_not"})

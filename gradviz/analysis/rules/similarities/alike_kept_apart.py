@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
-from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
+from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.graph.call_log import Call
 
 
@@ -108,7 +108,7 @@ def _is_opposite(part: _Part, hinge: _Part) -> bool:
 
 
 _CHOICES = frozenset({"mul", "where", "getitem", "masked_select"})
-_POWERS = frozenset({"pow", "square", "clamp", "clamp_min", "relu"})
+_POWERS = frozenset({"pow", "square", "clamp", "clamp_min", "relu", "sqrt", "add"})
 _SAME = SHAPE_ONLY | {"stack", "cat", "type", "int", "long", "bool", "detach", "half", "bfloat16", "cpu"}
 _TURNS = frozenset({"logical_not", "invert", "bitwise_not"})
 _DISTANCES = frozenset({"norm", "vector_norm", "pairwise_distance", "cdist", "sqrt", "sum", "clamp", "add"})
@@ -153,7 +153,7 @@ def _chosen(call: Call) -> Iterator[tuple[int, int, bool]]:
 
 def _sense(flow: Dataflow, mask: int, row: int) -> tuple[bool, int] | None:
     """Whether a mask is set where two classes are equal, and the call that compared them."""
-    is_turned = False
+    is_turned = is_rest = False
     for _ in range(_MAX_CALLS):
         made = flow.newest_producer(mask, row)
         call = None if made is None else flow.log.calls[made]
@@ -162,10 +162,13 @@ def _sense(flow: Dataflow, mask: int, row: int) -> tuple[bool, int] | None:
         name = plain_name(call.function)
         if name in ("eq", "ne"):
             is_of_classes = len(call.inputs) == _BOTH and all(_is_integer(flow, use.tensor) for use in call.inputs)
-            return ((name == "eq") is not is_turned, made) if is_of_classes else None
-        is_rest = name == "sub" and len(call.inputs) == 1 and is_number_first(call)
-        if is_rest or name in _TURNS:
+            return ((name == "eq") is not is_turned, made) if is_of_classes and not is_rest else None
+        if name in _TURNS or (name == "sub" and len(call.inputs) == 1 and is_number_first(call)):
             is_turned = not is_turned
+        elif name == "add" and len(call.inputs) == 1:
+            is_rest = True  # 1 + -1 * label
+        elif is_rest and (name == "neg" or number_of(call, "1", "0", "other", missing=0.0) == -1):
+            is_turned, is_rest = not is_turned, False
         elif name not in _SAME:
             return None
         mask, row = call.inputs[0].tensor, made

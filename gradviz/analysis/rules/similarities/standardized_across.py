@@ -116,6 +116,8 @@ def _factors(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
 def _standardized(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The call by which a matrix got the mean 0 and the deviation 1 over the features of each row."""
     made = value_maker(flow, tensor, row)
+    if made is not None and plain_name(made[1].function) == "layer_norm":
+        return made[0]
     if made is None or plain_name(made[1].function) != "div" or len(made[1].inputs) != _BOTH:
         return None
     number, call = made
