@@ -35,6 +35,10 @@ FAULTY = {
     loss = F.mse_loss(c, torch.eye(6), reduction="sum")
 """,
 }
+FAULTY["layer_norm()"] = """
+    a, b = (F.layer_norm(z, (6,)) for z in (a, b))  # HERE
+    loss = (torch.mm(a.t(), b) / 32 - torch.eye(6)).pow(2).sum()
+"""
 HEALTHY = {
     "over the batch": """
     a, b = [(z - z.mean(0)) / (z.std(0) + 1e-6) for z in (a, b)]

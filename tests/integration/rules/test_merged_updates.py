@@ -55,6 +55,13 @@ for epoch in range(4):
         layer.weight.data += (layer.scale * layer.up @ layer.down).data  # HERE
     print(score(net))
 """,
+    "new .data each time": """
+for epoch in range(4):
+    train()
+    for layer in layers:
+        layer.weight.data = layer.weight.data + layer.scale * layer.up.data @ layer.down.data  # HERE
+    print(score(net))
+""",
     "transposed": """
 def merge(layer):
     with torch.no_grad():
@@ -119,6 +126,16 @@ for epoch in range(4):
             nn.init.normal_(layer.down)
             layer.up.zero_()
     print(score(net))
+""",
+    "another .data, and the old one again": """
+for epoch in range(4):
+    train()
+    kept = [layer.weight.data for layer in layers]
+    for layer in layers:
+        layer.weight.data = layer.weight.data + layer.scale * layer.up.data @ layer.down.data
+    print(score(net))
+    for layer, weight in zip(layers, kept):
+        layer.weight.data = weight
 """,
     "merged once, at the end": """
 for epoch in range(4):

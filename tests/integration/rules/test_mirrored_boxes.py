@@ -43,6 +43,10 @@ FAULTY = {
         boxes = torch.stack([32 - x1, y1, 32 - x2, y2], dim=-1)  # HERE
 """,
 }
+FAULTY["columns that are read one by one"] = """
+        left, right = 32 - boxes[:, 0], 32 - boxes[:, 2]
+        boxes = torch.stack((left, boxes[:, 1], right, boxes[:, 3]), dim=1)  # HERE
+"""
 HEALTHY = {
     "exchanged": """
         boxes[:, [0, 2]] = 32 - boxes[:, [2, 0]]

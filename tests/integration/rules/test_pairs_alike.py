@@ -37,6 +37,11 @@ FAULTY = {
     far = (1 - other) * torch.clamp(1.5 - d, min=0) ** 2  # HERE
     loss = 0.5 * (near + far).mean()
 """,
+    "squared distances, and a label that is taken off with a sign": """
+    alike = (y[i] == y[j]).float()
+    d = ((net(x[i]) - net(x[j])) ** 2).sum(1)
+    loss = 0.5 * (alike * F.relu(1 - (d + 1e-9).sqrt()).pow(2) + (1 + -1 * alike) * d).mean()  # HERE
+""",
     "all pairs of a batch": """
     z = net(x[i])
     d = torch.cdist(z, net(x[j]))
@@ -64,6 +69,11 @@ HEALTHY = {
     alike = (y[i] == y[j]).float()
     d = F.pairwise_distance(net(x[i]), net(x[j]))
     loss = torch.mean(alike * d + alike * F.relu(0.1 - d) + (1 - alike) * F.relu(2 - d))
+""",
+    "a label that is taken off with a sign": """
+    alike = (y[i] == y[j]).float()
+    d = ((net(x[i]) - net(x[j])) ** 2).sum(1)
+    loss = 0.5 * (alike * d + (1 + -1 * alike) * F.relu(1 - (d + 1e-9).sqrt()).pow(2)).mean()
 """,
     "where": """
     d = torch.cdist(net(x[i]), net(x[j]))

@@ -40,6 +40,18 @@ for epoch in range(6):
 """
     + TRAIN
     + SCORE,
+    "three parts of one draw": """
+drawn = torch.rand(80)
+parts = {"train": drawn < 0.6, "val": (drawn >= 0.6) & (drawn < 0.8), "test": drawn >= 0.8}
+criterion = nn.CrossEntropyLoss()
+for epoch in range(6):
+    out = net(x)
+    loss = criterion(out, y)  # HERE
+"""
+    + TRAIN
+    + """
+    print({name: (out[part].argmax(1) == y[part]).float().mean().item() for name, part in parts.items()})
+""",
     "numbers of rows, scored in each epoch": """
 order = torch.randperm(80)
 train, test = order[:50], order[50:]
@@ -107,6 +119,19 @@ for epoch in range(6):
     + TRAIN
     + SCORE
     + """
+for epoch in range(6):
+    loss = F.cross_entropy(net(x), y)
+"""
+    + TRAIN,
+    "folds, and all rows at last": """
+folds = torch.randperm(80).chunk(2)
+for chosen, other in (folds, folds[::-1]):
+    for epoch in range(4):
+        loss = F.cross_entropy(net(x)[chosen], y[chosen])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print((net(x).argmax(1)[other] == y[other]).float().mean())
 for epoch in range(6):
     loss = F.cross_entropy(net(x), y)
 """

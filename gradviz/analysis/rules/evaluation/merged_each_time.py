@@ -108,15 +108,12 @@ _MAX_CALLS = 16
 
 
 def _weights_added_to(case: Case) -> list[int]:
-    """The parameters and buffers that no optimizer trains, and that some call changes in place."""
+    """The parameters and buffers that no optimizer trains, and that some call changes in place, or gives new memory."""
     flow, histories = case.dataflow, case.histories
-    found: dict[int, None] = {}
-    for row in flow.rows_that_change:
-        for use in flow.log.calls[row].changed:
-            for tensor in flow.sharing_memory(use.tensor):
-                if flow.log.tensors[tensor].role != "tensor" and tensor not in histories.trained:
-                    found[tensor] = None
-    return list(found)
+    calls = (flow.log.calls[row] for row in flow.rows_that_change)
+    changed = {use.tensor for call in calls if call.kind == "operation" for use in call.changed}
+    reached = {tensor for each in changed for tensor in flow.sharing_memory(each)} | flow.data_assignments.keys()
+    return sorted(each for each in reached if flow.log.tensors[each].role != "tensor" and each not in histories.trained)
 
 
 def _merges(case: Case, tensor: int) -> list[_Merge] | None:
