@@ -119,19 +119,27 @@ def _weights_added_to(case: Case) -> list[int]:
 def _merges(case: Case, tensor: int) -> list[_Merge] | None:
     """The additions of products to a weight; None if anything else changes it after its first step."""
     flow, merges = case.dataflow, list[_Merge]()
-    steps = flow.rows_of_kind("step")
-    first = steps[0] if steps else len(flow.log.calls)
-    replaced = {row for row in flow.data_replacements(tensor) if row > first}
-    for row in sorted({*flow.changes(tensor, first, len(flow.log.calls)), *replaced}):
-        given = flow.log.calls[row].inputs[-1].tensor if flow.log.calls[row].inputs else tensor
-        made = flow.newest_producer(given, row) if row in replaced else row
-        call = flow.log.calls[row if made is None else made]
-        is_sum = plain_name(call.function) in _ADDS and _is_of(flow, call, tensor, row)
-        factors = _added_factors(case, row if made is None else made, call) if is_sum else None
+    end, steps = len(case.dataflow.log.calls), flow.rows_of_kind("step")
+    first = steps[0] if steps else end
+    changes = flow.changes(tensor, first, end)
+    assigned = [row for row in flow.data_assignments.get(tensor, ()) if row > first]
+    for row in sorted({*changes, *assigned}):
+        made = _maker_of_data(flow, row) if row in assigned else row
+        if row in assigned and made in changes:
+            continue  # ``weight.data += product``: Python assigns what was changed in place.
+        call = None if made is None else flow.log.calls[made]
+        is_sum = call is not None and plain_name(call.function) in _ADDS and _is_of(flow, call, tensor, row)
+        factors = _added_factors(case, made, call) if made is not None and call is not None and is_sum else None
         if factors is None:
             return None
         merges.append(_Merge(row, factors))
     return merges if len(merges) >= _LEAST and len({each.factors for each in merges}) == 1 else None
+
+
+def _maker_of_data(flow: Dataflow, row: int) -> int | None:
+    """The call that made what a call assigns to ``.data``."""
+    inputs = flow.log.calls[row].inputs
+    return flow.newest_producer(inputs[-1].tensor, row) if inputs else None
 
 
 def _is_of(flow: Dataflow, call: Call, tensor: int, row: int) -> bool:
