@@ -101,10 +101,18 @@ class _UnchangedParameters:
 
     def _is_filled_only_later(self, number: int, steps: list[int]) -> bool:
         """Whether the program fills it with one value behind the last step, as where an adapter was merged into the
-        weights: that it had the same value when it was made says nothing about the steps."""
-        rows = self._histories.flow.changes(number, steps[0], len(self._calls))
+        weights: that it had the same value when it was made says nothing about the steps. It may do so again and again
+        if something reads, before each time, what the steps have computed."""
+        flow = self._histories.flow
+        rows = flow.changes(number, steps[0], len(self._calls))
         fills = [row for row in rows if plain_name(self._calls[row].function) in _FILL]
-        return bool(fills) and fills[0] > steps[-1]
+        if not fills or fills[-1] < steps[-1]:
+            return False
+        reads = [row for row in flow.users(number) if self._reads(row)]
+        before = (steps[bisect_right(steps, row) - 1] for row in fills)
+        return fills[0] > steps[-1] or all(
+            any(step < read < row for read in reads) for step, row in zip(before, fills, strict=True)
+        )
 
     def _reads(self, row: int) -> bool:
         call = self._calls[row]

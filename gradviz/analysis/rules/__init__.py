@@ -36,6 +36,9 @@ from gradviz.analysis.rules.densities.divergence_of_weights_whole import Diverge
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachOutput
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
+from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
+from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
+from gradviz.analysis.rules.detections.focal_factor_of_one_class import FocalFactorOfOneClass
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -51,10 +54,12 @@ from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresN
 from gradviz.analysis.rules.evaluation.first_batch_each_time import FirstBatchEachTime
 from gradviz.analysis.rules.evaluation.fitted_on_each_part import FittedOnEachPart
 from gradviz.analysis.rules.evaluation.folds_share_a_model import FoldsShareAModel
+from gradviz.analysis.rules.evaluation.held_out_in_loss import HeldOutInLoss
 from gradviz.analysis.rules.evaluation.labels_in_other_order import LabelsInOtherOrder
 from gradviz.analysis.rules.evaluation.loaded_and_drawn_again import LoadedAndDrawnAgain
 from gradviz.analysis.rules.evaluation.loaded_and_other_scored import LoadedAndOtherScored
 from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsProbabilities
+from gradviz.analysis.rules.evaluation.merged_each_time import MergedEachTime
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
@@ -267,6 +272,7 @@ from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
 from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
 from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsOfLastBatch
 from gradviz.analysis.rules.settings.steps_too_small import StepsTooSmall
+from gradviz.analysis.rules.similarities.alike_kept_apart import AlikeKeptApart
 from gradviz.analysis.rules.similarities.anchor_among_positives import AnchorAmongPositives
 from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
@@ -281,6 +287,7 @@ from gradviz.analysis.rules.similarities.positive_among_negatives import Positiv
 from gradviz.analysis.rules.similarities.positive_elsewhere import PositiveElsewhere
 from gradviz.analysis.rules.similarities.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItself
+from gradviz.analysis.rules.similarities.standardized_across import StandardizedAcross
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.arguments_in_other_order import ArgumentsInOtherOrder
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
@@ -672,6 +679,13 @@ RULES: tuple[type[Rule], ...] = (
     Float64ByAccident,
     GraphBreak,
     Recompiled,
+    HeldOutInLoss,
+    AlikeKeptApart,
+    MergedEachTime,
+    StandardizedAcross,
+    UnreachableEntropy,
+    FocalFactorOfOneClass,
+    CornersNotExchanged,
     PeriodsAreWhole,
     LengthsInOtherUnits,
     ScheduleNotResumed,

@@ -41,7 +41,7 @@ for step in range(5):
     policy_loss.backward()
     policy_opt.step()
 
-    alpha_loss = -(log_alpha * (logp + 1.0).detach()).mean()
+    alpha_loss = -(log_alpha * (logp - 1.0).detach()).mean()
     alpha_opt.zero_grad()
     alpha_loss.backward()
     alpha_opt.step()

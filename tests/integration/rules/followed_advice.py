@@ -72,6 +72,45 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV940": (
         ("divide by the period first: 2 * math.pi * hour / 24", (("torch.pi * hours", "torch.pi * hours / 24"),)),
     ),
+    "GV936": (("exchange them", (("32 - boxes[:, [0, 2]]", "32 - boxes[:, [2, 0]]"),)),),
+    "GV935": (
+        (
+            "take the probability of the right answer",
+            (("(1 - p) ** 2", "(1 - (p * y + (1 - p) * (1 - y))) ** 2"),),
+        ),
+    ),
+    "GV934": (("take minus the number of actions", (("(log_prob + 2)", "(log_prob + -2)"),)),),
+    "GV933": (
+        (
+            "standardize over the batch",
+            (
+                ("(a - a.mean(1, keepdim=True)) / a.std(1, keepdim=True)", "(a - a.mean(0)) / a.std(0)"),
+                ("(b - b.mean(1, keepdim=True)) / b.std(1, keepdim=True)", "(b - b.mean(0)) / b.std(0)"),
+            ),
+        ),
+    ),
+    "GV932": (
+        (
+            "subtract the same product",
+            ((".float().mean())", ".float().mean())\n        base.weight -= up @ down"),),
+        ),
+        (
+            "score a copy of the model",
+            (
+                ("base.weight +=", "scored = __import__('copy').deepcopy(base)\n        scored.weight +="),
+                ("(base(x).argmax", "(scored(x).argmax"),
+            ),
+        ),
+    ),
+    "GV931": (
+        (
+            "exchange the two",
+            (("(1 - alike) * distance**2 + alike * hinge**2", "alike * distance**2 + (1 - alike) * hinge**2"),),
+        ),
+    ),
+    "GV930": (
+        ("take the training part", (("cross_entropy(model(x), y)", "cross_entropy(model(x)[train], y[train])"),)),
+    ),
     "GV834": (
         (
             "torch.arange(n, dtype=torch.float32)",

@@ -62,6 +62,9 @@ HEALTHY = (
     CLEAN.format(before="all_of_it = torch.randn(16, 6)", batch="all_of_it",
                  loss="F.mse_loss(net((1 - (t := torch.rand(16, 1))).sqrt() * x"
                       " + t.sqrt() * (noise := torch.randn(16, 6))), noise)"),
+    # The same, and a new mask hides some of each sample.
+    CLEAN.format(before="all_of_it = torch.rand(16, 6)", batch="all_of_it",
+                 loss="F.mse_loss(net(x * (torch.rand_like(x) > 0.2)), x)"),
     # Noise for pictures that are only shown.
     CLEAN.format(before="fixed = torch.randn(16, 6)", batch=NEW,
                  loss="F.mse_loss(net(x), x)\n    with torch.no_grad():\n        print(net(fixed + x).mean())"),

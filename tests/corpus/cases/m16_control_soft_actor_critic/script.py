@@ -32,7 +32,7 @@ for step in range(3):
     oa.zero_grad(); al.backward(); oa.step()
     for p in q1.parameters():
         p.requires_grad = True
-    ll = -(log_alpha * (lp + 2).detach()).mean()
+    ll = -(log_alpha * (lp - 2).detach()).mean()
     ol.zero_grad(); ll.backward(); ol.step()
     with torch.no_grad():
         for p, t in zip(q1.parameters(), q1_t.parameters()):

@@ -15,6 +15,7 @@ DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "unifor
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
 KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})
 _PASSED = ARITHMETIC | KEEPS_ONE
+_COMPARES = frozenset({"lt", "le", "gt", "ge"})
 _MAX_ARITHMETIC = 6
 _MEAN_AND_NOISE = 2
 
@@ -71,7 +72,8 @@ _CHOOSE = frozenset({"getitem", "narrow", "select", "index_select", "split", "ch
 
 
 def _is_drawn(case: Case, tensor: int, row: int) -> bool:
-    """Whether a tensor has drawn numbers, perhaps times a factor: a number, or one for each sample."""
+    """Whether a tensor has drawn numbers, perhaps times a factor (a number, or one for each sample), or is a mask of
+    those below a bound."""
     flow, after = case.dataflow, row
     for _ in range(_MAX_ARITHMETIC):
         made = flow.producers(tensor, after)
@@ -84,7 +86,7 @@ def _is_drawn(case: Case, tensor: int, row: int) -> bool:
             return True
         size = prod(shape_of(flow, tensor))
         whole = [use.tensor for use in call.inputs if prod(shape_of(flow, use.tensor)) == size]
-        if name not in _PASSED or len(whole) != 1 or (len(call.inputs) > 1 and name not in ("mul", "div")):
+        if name not in _PASSED | _COMPARES or len(whole) != 1 or (len(call.inputs) > 1 and name not in ("mul", "div")):
             return False
         tensor = whole[0]
     return False
