@@ -65,6 +65,7 @@ from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwi
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
+from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
 from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
@@ -693,6 +694,7 @@ RULES: tuple[type[Rule], ...] = (
     LabelsInOtherOrder,
     FoldsShareAModel,
     FittedOnEachPart,
+    ValuesAsClasses,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

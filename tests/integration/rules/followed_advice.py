@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV956": (("scores.argmax(dim=1)", (("model(x).max(1)[0]", "model(x).argmax(dim=1)"),)),),
     "GV955": (
         (
             "call transform() for the other one",

@@ -35,8 +35,8 @@ class TargetNeverReached(Rule):
     ``relu``, ``softplus``, ``silu``, ``gelu``, ``elu``, ``exp``, ``clamp`` or ``threshold`` returned, where the targets
     of at least half of the steps are beyond its range by a quarter of that range; for those without an upper bound,
     clearly negative targets. Also ``relu`` or ``softplus`` directly before a cross entropy, whose logits can then not
-    be negative; and the overlap of boxes that have such bounds with boxes of the data in other units. Targets that are
-    drawn at random, and errors that a mask selects, are left alone.
+    be negative, or ``sigmoid``, with which no class can be likely; and the overlap of boxes that have such bounds with
+    boxes of the data in other units. Targets that are drawn at random, and errors that a mask selects, are left alone.
 
     Why it matters
     --------------
@@ -107,7 +107,9 @@ class TargetNeverReached(Rule):
         module = location_of_line(flow.line(line_of_module(flow, made)))
         location = module or location_of_call(flow, last.made)
         if function in _OF_LOGITS:
-            message = f"{function}() gets what {name}() made: none of these logits can be negative"
+            between = f"all these logits lie between {last.low:g} and {last.high:g}"
+            bounds = between if name == "sigmoid" else "none of these logits can be negative"
+            message = f"{function}() gets what {name}() made: {bounds}"
         else:
             bounds = f"below {last.low:g}" if last.high == inf else f"outside of {last.low:g} to {last.high:g}"
             message = f"{name}() cannot return values {bounds}, and the targets go from {lowest:.4g} to {highest:.4g}"
@@ -175,8 +177,9 @@ def _meeting(flow: Dataflow, row: int) -> _Meeting | None:
     if made is None or values is None or values.minimum is None or values.maximum is None or bounds is None:
         return None
     if name in _OF_LOGITS:
-        is_told = is_never_negative(made[1])
-        is_told &= name == "cross_entropy" or values.minimum < _HALF
+        is_of_classes = name == "cross_entropy"
+        is_told = is_never_negative(made[1]) and (is_of_classes or values.minimum < _HALF)
+        is_told |= is_of_classes and plain_name(made[1].function) == "sigmoid"
     else:
         known = value_maker(flow, target.tensor, row)
         is_drawn = known is not None and plain_name(known[1].function) in _DRAWS
