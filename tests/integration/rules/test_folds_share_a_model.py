@@ -36,7 +36,8 @@ GROWING = BY_INDEX + (
 )
 # Tasks that come round again and again; what the model keeps of the other ones is scored.
 ROUND_AND_ROUND = BY_INDEX + (
-    "net = build()\nfor turn in range(8):\n    fit(net, folds[turn % 4])\n    print(score(net, folds[(turn + 1) % 4]))\n"
+    "net = build()\nfor turn in range(8):\n    fit(net, folds[turn % 4])\n"
+    "    print(score(net, folds[(turn + 1) % 4]))\n"
 )
 BY_LOADER = (
     HEAD + "from torch.utils.data import DataLoader, Subset, TensorDataset\n"
