@@ -163,8 +163,9 @@ def _is_of_batches(node: ast.AST) -> bool:
     """A length, or a quotient of two numbers of the same kind; ``epochs // 2`` is none."""
     if isinstance(node, ast.Call):
         return called_name(node) in ("len", "ceil")
-    is_quotient = isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
-    return is_quotient and isinstance(node.left, ast.Constant) is isinstance(node.right, ast.Constant)
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv):
+        return False
+    return isinstance(node.left, ast.Constant) is isinstance(node.right, ast.Constant)
 
 
 def _calls_in_a_loop(tree: SourceTree, name: str | None) -> bool:
