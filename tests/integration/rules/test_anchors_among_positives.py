@@ -26,6 +26,12 @@ CHOSEN = """log_prob = s - s.masked_fill(away == 0, -1e9).logsumexp(1, keepdim=T
     loss = -log_prob[mask.bool()].mean()"""
 LATER = """log_prob = s - s.masked_fill(away == 0, -1e9).logsumexp(1, keepdim=True)
     loss = -((mask * log_prob * away).sum(1) / (mask * away).sum(1).clamp(min=1)).mean()"""
+SUBTRACTED = """log_prob = s - s.masked_fill(away == 0, -1e9).logsumexp(1, keepdim=True)
+    loss = -(((mask * log_prob).sum(1) - log_prob.diagonal()) / (mask.sum(1) - 1).clamp(min=1)).mean()"""
+EMPTY = """log_prob = (s - s.masked_fill(away == 0, -1e9).logsumexp(1, keepdim=True)) * away
+    loss = -((mask * log_prob).sum(1) / (mask.sum(1) - 1).clamp(min=1)).mean()"""
+SHARES = """shares = s.masked_fill(away == 0, float("-inf")).softmax(dim=1)
+    loss = -torch.log((shares * mask).sum(1) + 1e-6).mean()"""
 ALL = "mask = torch.eq(labels.view(-1, 1), labels.view(1, -1)).float()  # HERE"
 
 
@@ -44,8 +50,11 @@ def test_an_anchor_among_its_positives_is_told(mask: str, loss: str, tmp_path: P
         (ALL + "\n    mask.fill_diagonal_(0)", EXPONENTIALS),
         ("mask = (labels[:, None] == labels[None]) & (away > 0)", CHOSEN),
         (ALL, LATER),
+        (ALL, SUBTRACTED),
+        (ALL, EMPTY),
+        (ALL, SHARES),
     ],
-    ids=["multiplied", "filled", "and", "later"],
+    ids=["multiplied", "filled", "and", "later", "subtracted", "empty diagonal", "shares of the others"],
 )
 def test_positives_without_the_anchor_are_right(mask: str, loss: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + LOSS.format(mask=mask, loss=loss) + TRAIN, tmp_path)

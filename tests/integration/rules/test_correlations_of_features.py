@@ -49,6 +49,10 @@ HEALTHY = {
     c = a @ b.T / 6
     loss = (c - torch.eye(32)).pow(2).mean()
 """,
+    "a covariance that is to be a unit matrix": """
+    a, b = (F.layer_norm(z, (6,)) for z in (a, b))
+    loss = F.mse_loss(a, b) + 0.01 * (a.T @ a / 32 - torch.eye(6)).pow(2).sum()
+""",
     "a covariance that is to be small": """
     a = (a - a.mean(1, keepdim=True)) / a.std(1, keepdim=True)
     c = a.T @ a / 32

@@ -52,8 +52,14 @@ def test_what_is_fitted_to_both_parts_is_told(lines: str, tmp_path: Path) -> Non
         "scaler = Scaler()\nx = scaler.fit_transform(x)\nt = scaler.transform(t)",
         "x, y = Scaler().fit_transform(x), Scaler().fit_transform(y)",
         "scaler = Scaler()\nx[:, :2], x[:, 2:] = scaler.fit_transform(x[:, :2]), scaler.fit_transform(x[:, 2:])",
+        "class View:\n    def fit_transform(self, x):\n        return x @ torch.linalg.svd(x).Vh[:2].T\n"
+        "print(View().fit_transform(x), View().fit_transform(t))",
+        "one, other = data.T[:2], data.T[2:]\nx[:, :2] = Scaler().fit_transform(one.T)[:60]\n"
+        "x[:, 2:] = Scaler().fit_transform(other.T)[:60]",
+        "scaler = Scaler()\na, b = scaler.fit_transform(x), scaler.transform(t)\n"
+        "scaler = Scaler()\nb, a = scaler.fit_transform(t), scaler.transform(x)",
     ],
-    ids=["transform", "inputs and targets", "columns"],
+    ids=["transform", "inputs and targets", "columns", "views", "rows of another axis", "each part in its turn"],
 )
 def test_what_is_fitted_to_one_part_is_right(lines: str, tmp_path: Path) -> None:
     assert not alarms(PROGRAM.format(lines=lines), tmp_path)

@@ -53,8 +53,14 @@ def test_two_loaders_that_shuffle_are_told(loaders: str, batches: str, tmp_path:
         ("one = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)\n"
          "two = DataLoader(TensorDataset(other, others), batch_size=16, shuffle=True)", "(a, b), (c, d)",
          "zip(one, two)", PAIRED + " + 0.5 * F.cross_entropy(net(c), d)"),
+        ("one = DataLoader(TensorDataset(x, y), batch_size=16, shuffle=True)\n"
+         "two = DataLoader(other, batch_size=16, shuffle=True)", "(a, b), c",
+         "zip(one, two)", PAIRED + " + F.mse_loss(net[:2](a).mean(0), net[:2](c).detach().mean(dim=0))"),
+        ("one = DataLoader(x, batch_size=16, shuffle=True)\n"
+         "two = DataLoader(other[:, :2], batch_size=16, shuffle=True)", "a, c",
+         "zip(one, two)", "F.mse_loss(net(a).sort(dim=0).values, c.sort(dim=0).values)"),
     ],
-    ids=["in order", "one loader", "two domains"],
+    ids=["in order", "one loader", "two domains", "means of two domains", "sorted values of two sets"],
 )  # fmt: skip
 def test_loaders_that_belong_together_are_right(
     loaders: str, names: str, batches: str, loss: str, tmp_path: Path

@@ -63,6 +63,23 @@ HEALTHY = {
         boxes[:, [0, 2]] = 32 - boxes[:, [0, 2]]
         boxes = torch.cat([torch.minimum(boxes[:, :2], boxes[:, 2:]), torch.maximum(boxes[:, :2], boxes[:, 2:])], 1)
 """,
+    "other columns after that": """
+        boxes[:, [0, 2]] = 32 - boxes[:, [0, 2]]
+        boxes = boxes[:, [2, 1, 0, 3]]
+""",
+    "columns by a tensor": """
+        boxes[:, [0, 2]] = 32 - boxes[:, [0, 2]]
+        boxes = boxes.index_select(1, torch.tensor([2, 1, 0, 3]))
+""",
+    "columns joined after that": """
+        boxes[:, [0, 2]] = 32 - boxes[:, [0, 2]]
+        boxes = torch.stack([boxes[:, 2], boxes[:, 1], boxes[:, 0], boxes[:, 3]], dim=1)
+""",
+    "half a turn": """
+        boxes[:, 0::2] = 32 - boxes[:, 0::2]
+        boxes[:, 1::2] = 32 - boxes[:, 1::2]
+        boxes = torch.cat([boxes[:, 2:], boxes[:, :2]], dim=1)
+""",
     "centres": """
         boxes = torch.cat([(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], dim=1)
         boxes[:, 0] = 32 - boxes[:, 0]

@@ -73,6 +73,20 @@ alpha_optimizer = torch.optim.Adam([log_alpha], lr=0.01)
 target_entropy = -torch.prod(torch.tensor((2,))).item() / 2
 """
     + LOOP,
+    "actions of another range": """
+low, high = -50.0, 50.0
+def act(s):
+    mean, log_std = actor(s).chunk(2, dim=-1)
+    normal = Normal(mean, log_std.clamp(-5, 2).exp())
+    u = normal.rsample()
+    a = low + 0.5 * (torch.tanh(u) + 1) * (high - low)
+    logp = normal.log_prob(u) - torch.log(1 - torch.tanh(u) ** 2 + 1e-6) - math.log(0.5 * (high - low))
+    return a / high, logp.sum(-1)
+log_alpha = torch.zeros(1, requires_grad=True)
+alpha_optimizer = torch.optim.Adam([log_alpha], lr=0.01)
+target_entropy = 4.0
+"""
+    + LOOP,
     "a target that can be met": """
 log_alpha = torch.zeros(1, requires_grad=True)
 alpha_optimizer = torch.optim.Adam([log_alpha], lr=0.01)

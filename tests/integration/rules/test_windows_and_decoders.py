@@ -101,9 +101,11 @@ def test_a_horizon_that_begins_with_the_last_value_read_is_told(batch: str, tmp_
     [
         ("x = torch.stack([series[i:i + 16] for i in start.tolist()])\n"
          "    y = torch.stack([series[i + 16:i + 20] for i in start.tolist()])", "4"),
+        ("x = torch.stack([series[i:i + 16] for i in start.tolist()])\n"
+         "    y = torch.stack([series[i + 10:i + 20] for i in start.tolist()])[:, -4:]", "4"),
         ("rows = series.unfold(0, 20, 1)[start]\n    x, y = rows[:, :16], rows[:, 1:17]", "16"),
     ],
-    ids=["behind the inputs", "each position is asked for the next one"],
+    ids=["behind the inputs", "the end of a longer part", "each position is asked for the next one"],
 )  # fmt: skip
 def test_a_horizon_behind_the_inputs_is_right(batch: str, out: str, tmp_path: Path) -> None:
     assert not alarms(HORIZON.replace("OUT", out).replace("BATCH", batch), tmp_path)

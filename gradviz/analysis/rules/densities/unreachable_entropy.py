@@ -98,6 +98,7 @@ class UnreachableEntropy(Rule):
 _BOTH = 2
 _MAX_CALLS = 8
 _KEEPS = SHAPE_ONLY | {"detach", "mean"}
+_SQUASHES = frozenset({"tanh", "softplus", "logsigmoid", "cosh", "sigmoid"})
 _DRAWS = frozenset({"randn", "randn_like", "normal", "_standard_normal"})
 
 
@@ -163,19 +164,33 @@ def _squashed_actions(flow: Dataflow, tensor: int, row: int) -> int | None:
     for each, call in calls_named(flow, ("tanh",)):
         shape = shape_of(flow, call.inputs[0].tensor)
         if call.inputs[0].tensor in used and shape and _is_drawn(flow, call.inputs[0].tensor, each):
-            is_scaled = any(plain_name(flow.log.calls[user].function) == "mul" for user in _users(flow, call, each))
-            return None if is_scaled else shape[-1]
+            is_scaled = _is_scaled(flow, call.outputs[0].tensor, each)
+            return None if is_scaled or not _counts_squash(flow, call.inputs[0].tensor, set(above)) else shape[-1]
     return None
 
 
-def _users(flow: Dataflow, call: Call, row: int) -> Iterator[int]:
-    """The calls that change the range of squashed actions: those that multiply them, and nothing else, by a number."""
-    for user in flow.users(call.outputs[0].tensor, row):
-        used = flow.log.calls[user]
-        if len({use.tensor for use in used.inputs}) == 1 and len(used.inputs) > 1:
-            continue  # its square
-        if not any(use.requires_grad and use.tensor != call.outputs[0].tensor for use in used.inputs):
-            yield user
+def _counts_squash(flow: Dataflow, sample: int, above: set[int]) -> bool:
+    """Whether a log-probability is that of the squashed actions; what is drawn before may have any entropy."""
+    below = above.intersection(flow.descendants(sample, 0))
+    return any(plain_name(flow.log.calls[row].function) in _SQUASHES for row in below)
+
+
+def _is_scaled(flow: Dataflow, action: int, row: int) -> bool:
+    """Whether the range of squashed actions is changed: something multiplies them, perhaps shifted, by a number."""
+    waiting = [(action, row)]
+    while waiting:
+        tensor, at = waiting.pop()
+        for user in flow.users(tensor, at):
+            used = flow.log.calls[user]
+            if len({use.tensor for use in used.inputs}) == 1 and len(used.inputs) > 1:
+                continue  # its square
+            if any(use.requires_grad and use.tensor != tensor for use in used.inputs):
+                continue
+            if plain_name(used.function) in ("mul", "div"):
+                return True
+            if plain_name(used.function) in ("add", "sub") and tensor == action:
+                waiting.append((used.outputs[0].tensor, user))
+    return False
 
 
 def _is_drawn(flow: Dataflow, tensor: int, row: int) -> bool:

@@ -10,6 +10,7 @@ from typing import TypeGuard
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -216,9 +217,47 @@ def _is_put_right(flow: Dataflow, mirror: _Mirror) -> bool:
         if call.live_inputs:
             continue
         is_written = plain_name(call.function) == "setitem" and _mirrored(flow, call.inputs[-1].tensor, row) is None
-        if is_written or plain_name(call.function) in _ORDERS:
+        if is_written or plain_name(call.function) in _ORDERS or _puts_columns_elsewhere(flow, row, call):
             return True
     return False
+
+
+def _puts_columns_elsewhere(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether boxes get their columns in another order: ``boxes[:, [2, 1, 0, 3]]``, or joined from their columns."""
+    name, given = plain_name(call.function), call.inputs[0].tensor
+    if name in ("stack", "cat"):
+        read = [_first_column_read(flow, use.tensor, row) for use in call.inputs]
+        places = range(0, _COLUMNS, _COLUMNS // len(read)) if len(read) in (_BOTH, _COLUMNS) else ()
+        return None not in read and set(read) == set(places) and read != list(places)
+    if (
+        not call.outputs
+        or not _has_four_columns(flow, given)
+        or shape_of(flow, call.outputs[0].tensor)[-1:] != (_COLUMNS,)
+    ):
+        return False
+    rank = len(shape_of(flow, given))
+    if name in ("index_select", "roll"):
+        return axis_of(call, rank, "2" if name == "roll" else "1") == rank - 1
+    is_whole = shape_of(flow, given) == shape_of(flow, call.outputs[0].tensor)
+    if name != "getitem" or not is_whole:
+        return False
+    is_by_list = len(call.inputs) == 1 and flow.memory_of(given) != flow.memory_of(call.outputs[0].tensor)
+    return is_by_list or any(use.place == f"1[{rank - 1}]" for use in call.inputs[1:])
+
+
+def _first_column_read(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The first column that a call took of boxes, if one made the tensor."""
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    if call is None or len(call.inputs) != 1 or not _has_four_columns(flow, call.inputs[0].tensor):
+        return None
+    if plain_name(call.function) == "unbind":
+        return next((at for at, use in enumerate(call.outputs) if use.tensor == tensor), None)
+    if plain_name(call.function) not in ("getitem", "select"):
+        return None
+    starts = [value for place, value in call.scalars.items() if place.endswith(".start") and type(value) is int]
+    is_half = shape_of(flow, tensor)[-1:] == (_BOTH,)
+    return (starts[-1] if starts else 0) % _COLUMNS if is_half else _column(call)
 
 
 def _has_corners(flow: Dataflow, boxes: int, row: int) -> bool:

@@ -155,11 +155,15 @@ def _rounds(case: Case, numbers: list[int]) -> Iterator[_Round]:
 
 def _scored_after_training(rounds: list[_Round]) -> int:
     """How many trainings are scored on data that they leave out and that earlier ones have trained on, while they train
-    on data of earlier ones, too; 0 if any is scored on what it trains on. The scores of some may not be recorded."""
+    on data of earlier ones, too; 0 if any is scored on what it trains on. The scores of some may not be recorded.
+
+    One that trains on no more than it is scored on goes from task to task, and may look for what is forgotten.
+    """
     if any(not each.scored.isdisjoint(each.trained) for each in rounds):
         return 0
     found = 0
     for number, each in enumerate(rounds[1:], start=1):
         earlier = frozenset[RowKey]().union(*(other.trained for other in rounds[:number]))
-        found += bool(each.scored) and each.scored <= earlier and not earlier.isdisjoint(each.trained)
+        is_of_most = len(each.trained) > len(each.scored) > 0
+        found += is_of_most and each.scored <= earlier and not earlier.isdisjoint(each.trained)
     return found

@@ -11,7 +11,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import line_that_steps_this
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_line
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 from gradviz.graph.modules_and_schedules import Schedule
 
@@ -66,7 +66,9 @@ class ScheduleCountsEpochs(Rule):
             end = _early_end(schedule) if _is_of_each_batch(schedule) else None
             made = case.location_of_site(schedule.call_site)
             stepped = line_that_steps_this(case, made)
-            if end is not None and stepped is not None and _is_in_epochs(case, stepped):
+            if end is None or stepped is None or not _is_in_epochs(case, stepped):
+                continue
+            if not _is_computed_in_batches(case, made, schedule.class_name):
                 yield self._finding(case, schedule, end, stepped, made)
 
     def _finding(self, case: Case, schedule: Schedule, end: int, stepped: Location, made: Location | None) -> Finding:
@@ -90,6 +92,7 @@ _MIN_STEPS = 20
 _EARLY = 0.2
 _NOTHING_LEFT = 0.01
 _MUCH_LOWER = 0.2
+_MAX_READ = 16
 _MULTIPLY_AGAIN = ("StepLR", "ExponentialLR")
 
 
@@ -131,6 +134,38 @@ def _is_in_epochs(case: Case, stepped: Location) -> bool:
 def _step_at(tree: SourceTree, line: int) -> ast.Call | None:
     calls = (node for node in tree.nodes if isinstance(node, ast.Call) and node.lineno == line)
     return next((call for call in calls if called_name(call) == "step"), None)
+
+
+def _is_computed_in_batches(case: Case, made: Location | None, class_name: str) -> bool:
+    """Whether the figures of a schedule are computed from a number of batches, such as ``2 * len(loader)`` or
+    ``epochs * (count // size)``: then it is meant to be over early."""
+    tree = None if made is None else dict(own_files(case)).get(made.file)
+    if tree is None or made is None:
+        return False
+    calls = [node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == class_name]
+    here = [call for call in calls if call.lineno <= made.line <= last_line(call)]
+    return any(_is_of_batches(node) for call in here for node in _read_for(tree, call))
+
+
+def _read_for(tree: SourceTree, call: ast.Call) -> Iterator[ast.AST]:
+    """The expressions that give a call its figures, also those of variables that it reads."""
+    waiting, seen = [*call.args[1:], *(each.value for each in call.keywords if each.arg != "optimizer")], set[Key]()
+    while waiting and len(seen) < _MAX_READ:
+        for node in ast.walk(waiting.pop()):
+            yield node
+            key = tree.key_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+            if key is not None and key not in seen:
+                seen.add(key)
+                waiting += [value for target, value in tree.assignments if tree.key_of(target) == key]
+
+
+def _is_of_batches(node: ast.AST) -> bool:
+    """A length, or a quotient of two numbers of the same kind; ``epochs // 2`` is none."""
+    if isinstance(node, ast.Call):
+        return called_name(node) in ("len", "ceil")
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv):
+        return False
+    return isinstance(node.left, ast.Constant) is isinstance(node.right, ast.Constant)
 
 
 def _calls_in_a_loop(tree: SourceTree, name: str | None) -> bool:

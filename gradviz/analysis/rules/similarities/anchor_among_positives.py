@@ -114,7 +114,7 @@ def _positives(flow: Dataflow, row: int, call: Call) -> _Positives | None:
         return None
     shape = shape_of(flow, table.tensor)
     compared = next((each for use in masks if (each := _comparison(flow, use, row, shape)) is not None), None)
-    if compared is None or not _is_only_summed(flow, row, call):
+    if compared is None or _has_empty_diagonal(flow, row, table) or not _is_only_summed(flow, row, call):
         return None
     above = flow.ancestors(table.tensor, row, flow.step_before(row))
     is_of_itself = any(compares_with_itself(flow, each, flow.log.calls[each]) for each in above)
@@ -140,10 +140,23 @@ def _comparison(flow: Dataflow, use: TensorUse, row: int, shape: Shape) -> int |
     return compared if first == second else None
 
 
+def _has_empty_diagonal(flow: Dataflow, row: int, table: TensorUse) -> bool:
+    """Whether a table has a zero for each sample, such as the share of itself in a softmax without the diagonal: then
+    the sample adds nothing to its own positives."""
+    values = flow.values_of(table, row)
+    return values is not None and values.zeros >= shape_of(flow, table.tensor)[0]
+
+
 def _is_only_summed(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether what was picked goes on as it is: nothing takes the diagonal away from it."""
+    """Whether what was picked goes on as it is: nothing takes the diagonal away from it, or from its sums."""
     users = flow.users(call.outputs[0].tensor, row)
-    return bool(users) and all(plain_name(flow.log.calls[user].function) in _SUMS for user in users)
+    if not users or any(plain_name(flow.log.calls[user].function) not in _SUMS for user in users):
+        return False
+    return not any(
+        plain_name(flow.log.calls[later].function) == "sub" and len(flow.log.calls[later].live_inputs) == _TWO
+        for user in users
+        for later in flow.users(flow.log.calls[user].outputs[0].tensor, user)
+    )
 
 
 def _leaves_out_diagonal(flow: Dataflow, above: tuple[int, ...], shape: Shape) -> bool:

@@ -68,7 +68,9 @@ class StandardizedAcross(Rule):
             if call.call_site in told or len(call.live_inputs) != _BOTH or not flow.has_step_after(row):
                 continue
             factors = _factors(flow, row, call)
-            scaled = [] if factors is None else [_standardized(flow, each, row) for each in factors]
+            # The covariance of one result with itself may well be brought to a unit matrix, whatever its deviation is.
+            is_of_two = factors is not None and factors[0] != factors[1]
+            scaled = [_standardized(flow, each, row) for each in factors] if factors is not None and is_of_two else []
             found = [each for each in scaled if each is not None]
             if len(found) == _BOTH and _meets_one(flow, row, call):
                 told.add(call.call_site)

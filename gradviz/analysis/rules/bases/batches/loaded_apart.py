@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -15,6 +16,7 @@ _MIN_ROWS = 4
 _MIN_STEPS = 2
 _PAIR = 2
 _MAX_MAKERS = 8
+_FIGURES = frozenset({"mean", "sum", "std", "var", "sort", "msort", "quantile", "median", "cov"})
 
 
 class _Loaded(Struct, frozen=True):
@@ -40,8 +42,18 @@ def are_loaded_apart(flow: Dataflow, rows: list[int]) -> bool:
 def _inputs_and_targets(flow: Dataflow, row: int) -> tuple[list[_Loaded], list[_Loaded]] | None:
     since = flow.step_before(row)
     prediction, target = (use.tensor for use in flow.log.calls[row].inputs[:_PAIR])
+    if any(_mixes_samples(flow, each) for each in flow.ancestors(target, row, since)):
+        return None
     inputs, targets = _loaded(flow, prediction, row, since), _loaded(flow, target, row, since)
     return (inputs, targets) if inputs and targets else None
+
+
+def _mixes_samples(flow: Dataflow, row: int) -> bool:
+    """Whether a call makes figures of a whole batch: two sets of samples are compared by their means, or one sorted set
+    with the other, and no sample belongs to another one."""
+    call = flow.log.calls[row]
+    name, rank = plain_name(call.function), len(shape_of(flow, call.inputs[0].tensor)) if call.inputs else 0
+    return name in _FIGURES and (rank <= 1 or 0 in (axes_of(call, rank) or (0,)))
 
 
 def _loaded(flow: Dataflow, tensor: int, row: int, since: int) -> list[_Loaded]:

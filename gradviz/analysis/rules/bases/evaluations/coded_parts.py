@@ -79,10 +79,19 @@ def _line_that_codes(case: Case, line: Location) -> Location | None:
         names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
         own = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)} - {"self"}
         for target, value in tree.assignments:
-            is_given = any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(target))
+            numbers = target.elts[_place_of_numbers(value) :] if isinstance(target, ast.Tuple) else [target]
+            is_given = any(
+                isinstance(node, ast.Name) and node.id in names for each in numbers for node in ast.walk(each)
+            )
             if is_given and tree.scope(target) is function and _numbers_values(value, own):
                 return Location(line.file, value.lineno)
     return None
+
+
+def _place_of_numbers(value: ast.expr) -> int:
+    """Where ``values, numbers = np.unique(x, return_inverse=True)`` has the numbers: behind the values themselves,
+    which are the same in all parts."""
+    return int(called_name(value) == "unique")
 
 
 def _numbers_values(value: ast.expr, given: set[str]) -> bool:

@@ -74,19 +74,31 @@ def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False)
     Args:
         is_scaled: a mean of each sample may have been subtracted, or each divided by a number, or padded.
     """
+    kept = list[Slice]()
     for row, call in flow.makers(tensor, before, _MAX_CALLS):
         name = plain_name(call.function)
         if name == "stack" and not call.scalars.get("1", call.scalars.get("dim", 0)):
             found = [_span(flow, use.tensor, row) for use in call.inputs]
             known = [each for each in found if each is not None]
-            return known if len(known) == len(found) else []
+            return [_cut_further(each, kept) for each in known] if len(known) == len(found) else []
         indexed = _indexed(flow, row, call) if name in ("getitem", "take") and len(call.inputs) == _BOTH else None
         if indexed is not None:
-            return [indexed]
+            return [_cut_further(indexed, kept)]
         is_kept = name in KEEPS and len(call.inputs) == 1 and not (is_scaled and _leaves_out(flow, call))
         if not is_kept and not (is_scaled and (name == "pad" or _only_scales(flow, name, call))):
             return []
+        part = slice_of(flow, call, name, tensor) if name in KEEPS else None
+        kept += [part] if part is not None and part.axis == 1 else []
+        tensor = call.inputs[0].tensor
     return []
+
+
+def _cut_further(span: _Span, parts: list[Slice]) -> _Span:
+    """What is left of a sample after parts of the batch were taken, the last one first: ``y[:, -horizon:]``."""
+    start, length = span.start, span.length
+    for part in reversed(parts):
+        start, length = start + part.start, part.length
+    return _Span(span.source, start, length, span.cut, span.columns)
 
 
 def _leaves_out(flow: Dataflow, call: Call) -> bool:

@@ -20,9 +20,13 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _SPLITS = frozenset({"train_test_split", "random_split"})
 _PAIR = 2
+_TURNED = frozenset({"T", "mT"})
+_VIEWS = frozenset({"TSNE", "MDS", "SpectralEmbedding"})
+"""Classes of scikit-learn that have no ``transform()``: they only draw what they are fitted to."""
 
 
 class FittedTwice(Struct, frozen=True):
@@ -36,7 +40,8 @@ class FittedTwice(Struct, frozen=True):
 
 def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
     """The second of each two such calls, where nothing is fitted in a loop."""
-    part_of = _parts(tree)
+    part_of, passed = _parts(tree), _transformed(tree)
+    one_way = {node.name for node in tree.nodes if isinstance(node, ast.ClassDef) and not _has_transform(node)} | _VIEWS
     fitted: dict[tuple[str, int], list[tuple[str, int, int]]] = defaultdict(list)
     calls = (node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == "fit_transform")
     for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
@@ -44,7 +49,10 @@ def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
         if name not in part_of or not isinstance(call.func, ast.Attribute) or any(tree.loops_around(call)):
             continue
         split, side = part_of[name]
-        before = fitted[_fitted_object(call.func.value), split]
+        fitter = _fitted_object(call.func.value)
+        if (fitter, name) in passed or _class_of(tree, call.func.value) in one_way:
+            continue
+        before = fitted[fitter, split]
         other = next((each for each in before if each[2] != side), None)
         if other is not None:
             yield FittedTwice(name, call.lineno, other[0], other[1])
@@ -56,9 +64,34 @@ def _fitted_object(node: ast.expr) -> str:
     return ast.unparse(node.func if isinstance(node, ast.Call) else node)
 
 
+def _class_of(tree: SourceTree, node: ast.expr) -> str:
+    """The class of which an object is, if the program makes it on the spot or gives it to a variable."""
+    if isinstance(node, ast.Call):
+        return called_name(node)
+    key = tree.key_of(node)
+    made = [called_name(value) for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    return made[-1] if made else ""
+
+
+def _has_transform(node: ast.ClassDef) -> bool:
+    """Whether a class can be used on other data than those that it was fitted to; a base class may have the method."""
+    return bool(node.bases) or any(isinstance(each, FUNCTIONS) and each.name == "transform" for each in node.body)
+
+
+def _transformed(tree: SourceTree) -> set[tuple[str, str | None]]:
+    """Objects, with the data that a program passes to their ``transform()``: in a cross-fitting, each part is fitted to
+    in its turn, and held out in another one."""
+    calls = (node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == "transform")
+    return {
+        (_fitted_object(call.func.value), _root(call.args[0]))
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.args
+    }
+
+
 def _root(node: ast.expr) -> str | None:
-    """``x`` of ``x[["a", "b"]]`` and ``x.values``, which are the same rows."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
+    """``x`` of ``x[["a", "b"]]`` and ``x.values``, which are the same rows; not of ``x.T``, whose rows are others."""
+    while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr not in _TURNED):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
 
