@@ -94,3 +94,23 @@ def test_the_loss_of_all_samples_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_alike_and_is_right_is_quiet(name: str, tmp_path: Path) -> None:
     assert not alarms(HEALTHY[name], tmp_path)
+
+
+def test_codes_of_all_inputs_that_neighbours_of_a_part_are_scored_with_are_right(tmp_path: Path) -> None:
+    script = """
+x, order = torch.randn(60, 8), torch.randperm(60)
+y = (x[:, 0] > 0).long()
+train, test = order[:45], order[45:]
+encoder, decoder = nn.Linear(8, 3), nn.Linear(3, 8)
+optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-2)
+for step in range(4):
+    loss = F.mse_loss(decoder(encoder(x)), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    z = encoder(x)
+    for a, b in ((x[train], x[test]), (z[train], z[test])):
+        print((y[train][torch.cdist(b, a).argmin(1)] == y[test]).float().mean())
+"""
+    assert not alarms(HEAD + script, tmp_path)

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE, reads_its_target
 from gradviz.analysis.rules.bases.samples.parts_of_permutations import drawn_halves, parts_of_permutation
 
 
@@ -150,6 +150,7 @@ def _loss_of_all(flow: Dataflow, rows: set[int], selected: dict[int, int]) -> tu
         if plain_name(call.function) not in LOSSES_BY_SAMPLE or len(call.inputs) < _BOTH or not call.live_inputs:
             continue
         target = call.inputs[1].tensor
-        if target in selected and call.scalars.get("reduction") != "none":
+        is_whole = target in selected and call.scalars.get("reduction") != "none"
+        if is_whole and not reads_its_target(flow, row, target):
             return row, selected[target]
     return None

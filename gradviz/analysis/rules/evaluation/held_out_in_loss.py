@@ -20,6 +20,7 @@ from gradviz.analysis.rules.bases.losses.loss_arguments import (
     argument,
     calls_in_training,
     is_reduced_as_a_whole,
+    reads_its_target,
     tensor_before,
 )
 
@@ -78,7 +79,7 @@ class HeldOutInLoss(Rule):
             target = next(iter(targets))
             if len(targets) > 1 or target is None or len(rows) < _MIN_STEPS:
                 continue
-            found = _scored_apart(case, target)
+            found = None if reads_its_target(flow, rows[-1], target) else _scored_apart(case, target)
             if found is not None:
                 yield self._finding(flow, rows[-1], found)
 

@@ -82,6 +82,13 @@ def tensor_before(flow: Dataflow, tensor: int, row: int, passed: frozenset[str])
     return tensor
 
 
+def reads_its_target(flow: Dataflow, row: int, target: int) -> bool:
+    """Whether the model reads what its loss asks for, as one that learns to restore its input."""
+    memory = flow.memory_of(target)
+    above = flow.ancestors(flow.log.calls[row].inputs[0].tensor, row, flow.step_before(row))
+    return any(flow.memory_of(use.tensor) == memory for each in above for use in flow.log.calls[each].inputs)
+
+
 def is_reduced_as_a_whole(flow: Dataflow, row: int) -> bool:
     """Whether what a loss function returns is one number, or elements that are only averaged or added up.
 
