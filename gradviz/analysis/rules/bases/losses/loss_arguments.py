@@ -83,10 +83,17 @@ def tensor_before(flow: Dataflow, tensor: int, row: int, passed: frozenset[str])
 
 
 def reads_its_target(flow: Dataflow, row: int, target: int) -> bool:
-    """Whether the model reads what its loss asks for, as one that learns to restore its input."""
+    """Whether the model reads what its loss asks for, or rows of it, as one that learns to restore its input."""
     memory = flow.memory_of(target)
-    above = flow.ancestors(flow.log.calls[row].inputs[0].tensor, row, flow.step_before(row))
-    return any(flow.memory_of(use.tensor) == memory for each in above for use in flow.log.calls[each].inputs)
+    for each in flow.ancestors(flow.log.calls[row].inputs[0].tensor, row, flow.step_before(row)):
+        call = flow.log.calls[each]
+        for use in call.inputs if call.live_inputs else ():
+            made = None if use.requires_grad else flow.newest_producer(use.tensor, each)
+            taken = made is not None and plain_name(flow.log.calls[made].function) in ("getitem", "index_select")
+            read = flow.log.calls[made].inputs[0].tensor if made is not None and taken else use.tensor
+            if memory in (flow.memory_of(use.tensor), flow.memory_of(read)):
+                return True
+    return False
 
 
 def is_reduced_as_a_whole(flow: Dataflow, row: int) -> bool:
