@@ -11,11 +11,11 @@ from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.loaded_apart import are_loaded_apart, lines_of_loaders
 from gradviz.analysis.rules.bases.batches.ordered_alone import ordered_alone
 from gradviz.analysis.rules.bases.batches.slices_in_order import orderings, slices_in_order
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.analysis.rules.bases.samples.drawn_indexes import bound_of, draws_of
+from gradviz.analysis.rules.bases.samples.loaded_apart import are_loaded_apart, lines_of_loaders
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.names.arrays_shuffled_apart import arrays_shuffled_apart
 from gradviz.analysis.rules.bases.sources.own_files import own_files

@@ -27,6 +27,10 @@ class _Loaded(Struct, frozen=True):
     """The memory of the tensor that they were taken from."""
     count: int
     """How many samples that has."""
+    made: int
+    """The call that put them together."""
+    taken: int
+    """The call that took the first one."""
 
 
 def are_loaded_apart(flow: Dataflow, rows: list[int]) -> bool:
@@ -66,18 +70,19 @@ def _samples_of(flow: Dataflow, row: int) -> _Loaded | None:
     if plain_name(call.function) != "stack" or len(call.inputs) < _MIN_ROWS or call.live_inputs:
         return None
     numbers = [number_of_sample(flow, use.tensor, row) for use in call.inputs]
-    source = _source(flow, call.inputs[0].tensor, row)
+    taken = _call_that_takes(flow, call.inputs[0].tensor, row)
     known = tuple(number for number in numbers if number is not None)
-    if len(known) < len(numbers) or source is None:
+    if len(known) < len(numbers) or taken is None:
         return None
-    return _Loaded(known, flow.memory_of(source), shape_of(flow, source)[0])
+    source = flow.log.calls[taken].inputs[0].tensor
+    return _Loaded(known, flow.memory_of(source), shape_of(flow, source)[0], row, taken)
 
 
-def _source(flow: Dataflow, tensor: int, row: int) -> int | None:
-    """The tensor that a sample was taken from by its number."""
-    for _, call in flow.makers(tensor, row, _MAX_MAKERS):
+def _call_that_takes(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The call that took a sample from a tensor by its number."""
+    for made, call in flow.makers(tensor, row, _MAX_MAKERS):
         if plain_name(call.function) == "getitem" and len(call.inputs) == 1 and type(call.scalars.get("1")) is int:
-            return call.inputs[0].tensor
+            return made
     return None
 
 
@@ -87,9 +92,12 @@ def _are_of_others(known: tuple[list[_Loaded], list[_Loaded]]) -> bool:
 
 
 def _is_of_others(one: _Loaded, other: _Loaded) -> bool:
-    """Whether two batches have as many samples of equally large data, chosen and ordered in two ways."""
+    """Whether two batches, made one after the other, have as many samples of equally large data, in two orders."""
     if one.source == other.source or one.count != other.count or len(one.numbers) != len(other.numbers):
         return False
+    is_one_by_one = one.taken < other.made and other.taken < one.made
+    if is_one_by_one or any(len(set(each.numbers)) < len(each.numbers) for each in (one, other)):
+        return False  # One loader took both, or a batch has a sample twice.
     distances = {given - target for given, target in zip(one.numbers, other.numbers, strict=True)}
     return len(distances) > len(one.numbers) / _PAIR
 
