@@ -9,6 +9,7 @@ memory in place that existed before, as a data set that scales its own images at
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,9 @@ class DataLoading:
         self._batches: Counter[int] = Counter()
         """By ``id()`` of the data set."""
         self._never_left_out: set[int] = set()
+        self._alive: dict[int, weakref.ref[Any]] = {}
+        """The data sets that can be watched: another one may get the ``id()`` of one that is gone."""
+        self._total = 0
         self.left_out = 0
         """Batches of which no call is in the log."""
 
@@ -52,23 +56,42 @@ class DataLoading:
     def stop(self) -> None:
         """Put it back; safe to call twice."""
         self._replacement.take_back()
+        self._alive.clear()
 
     def _watched(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def next_batch(iterator: Any) -> Any:
             if self._writer.is_elsewhere():
                 return original(iterator)
-            data = id(getattr(iterator, "_dataset", None))
+            data = self._number_of(getattr(iterator, "_dataset", None))
             if self._is_left_out(data) and self._pause():
                 return self._unlogged(original, iterator, data)
             rows, nodes = self._writer.rows.added, peek_sequence_nr()
             batch = original(iterator)
-            self._batches[data] += 1
+            self._count(data)
             new = self._writer.rows.last(self._writer.rows.added - rows)
             if peek_sequence_nr() != nodes or any(True for _ in written_from_outside(new)):
                 self._never_left_out.add(data)
             return batch
 
         return next_batch
+
+    def _number_of(self, data_set: Any) -> int:
+        number = id(data_set)
+        if number not in self._alive:
+            try:
+                self._alive[number] = weakref.ref(data_set, lambda _: self._forget(number))
+            except TypeError:  # A list has no weak references.
+                return number
+        return number
+
+    def _forget(self, number: int) -> None:
+        self._alive.pop(number, None)
+        self._batches.pop(number, None)
+        self._never_left_out.discard(number)
+
+    def _count(self, data: int) -> None:
+        self._batches[data] += 1
+        self._total += 1
 
     def _is_left_out(self, data: int) -> bool:
         number = self._batches[data] + 1
@@ -81,7 +104,7 @@ class DataLoading:
         finally:
             if self._replacement.is_in_force:  # another thread may have ended the recording
                 self._resume()
-        self._batches[data] += 1
+        self._count(data)
         self.left_out += 1
         if peek_sequence_nr() != nodes:
             self._never_left_out.add(data)
@@ -93,5 +116,5 @@ class DataLoading:
             return []
         return [
             f"the torch calls with which DataLoaders made {counted(self.left_out, 'batch', 'batches')} of "
-            f"{self._batches.total():,}: those for the others made no graph and changed no data in place"
+            f"{self._total:,}: those for the others made no graph and changed no data in place"
         ]

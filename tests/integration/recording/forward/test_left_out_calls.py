@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -68,6 +69,21 @@ def test_of_a_loader_that_only_reads_few_batches_are_logged_and_all_steps() -> N
     assert calls_of(capture, "torch.nn.functional.linear") == BATCHES
     told = f"DataLoaders made {BATCHES - logged} batches of {BATCHES}"
     assert any(told in sentence for sentence in capture.disclosures)
+
+
+def test_the_first_batches_of_a_data_set_are_logged_that_takes_the_place_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(data_loading, "id", lambda _: 1, raising=False)  # As where memory is used again.
+
+    def program() -> None:
+        model = nn.Linear(3, 1)
+        for _ in range(6):
+            for batch in DataLoader(Images(lambda image: image.exp())):
+                model(batch).sum().backward()
+
+    capture = record(program, EVERY_CALL).capture
+    assert calls_of(capture, "torch.Tensor.exp") >= 6 * data_loading.ALWAYS_LOGGED
 
 
 def test_a_loader_that_changes_its_data_in_place_is_logged_whole() -> None:
