@@ -256,7 +256,7 @@ def _milestones_of(schedule: Any) -> tuple[int, ...]:
         return (1,)
     counts = known.get("milestones") or [known.get("step_size")]
     whole = [each for each in counts if type(each) is int and each > 0]
-    return tuple(sorted(whole[:_MAX_MILESTONES])) if len(whole) == len(counts) else ()
+    return tuple(sorted(whole)[-_MAX_MILESTONES:]) if len(whole) == len(counts) else ()
 
 
 def _factor_in(schedule: Any, name: str) -> float | None:

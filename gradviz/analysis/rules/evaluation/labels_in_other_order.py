@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.call_words import DIFFERENCES, call_words, calls_
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.evaluations.rows_of_data import picked_row
+from gradviz.analysis.rules.bases.batches.drawn_rows import picked_row
 from gradviz.graph.call_log import TensorUse
 
 

@@ -10,8 +10,9 @@ from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import what_it_is_made_of
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import line_that_steps_this
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_line
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 from gradviz.graph.modules_and_schedules import Schedule
 
@@ -92,7 +93,6 @@ _MIN_STEPS = 20
 _EARLY = 0.2
 _NOTHING_LEFT = 0.01
 _MUCH_LOWER = 0.2
-_MAX_READ = 16
 _MULTIPLY_AGAIN = ("StepLR", "ExponentialLR")
 
 
@@ -144,19 +144,10 @@ def _is_computed_in_batches(case: Case, made: Location | None, class_name: str) 
         return False
     calls = [node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == class_name]
     here = [call for call in calls if call.lineno <= made.line <= last_line(call)]
-    return any(_is_of_batches(node) for call in here for node in _read_for(tree, call))
-
-
-def _read_for(tree: SourceTree, call: ast.Call) -> Iterator[ast.AST]:
-    """The expressions that give a call its figures, also those of variables that it reads."""
-    waiting, seen = [*call.args[1:], *(each.value for each in call.keywords if each.arg != "optimizer")], set[Key]()
-    while waiting and len(seen) < _MAX_READ:
-        for node in ast.walk(waiting.pop()):
-            yield node
-            key = tree.key_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
-            if key is not None and key not in seen:
-                seen.add(key)
-                waiting += [value for target, value in tree.assignments if tree.key_of(target) == key]
+    given = [each.value for call in here for each in call.keywords if each.arg != "optimizer"]
+    figures = [*given, *(value for call in here for value in call.args[1:])]
+    parts = (part for figure in figures for part in what_it_is_made_of(tree, figure))
+    return any(_is_of_batches(node) for part in parts for node in ast.walk(part))
 
 
 def _is_of_batches(node: ast.AST) -> bool:

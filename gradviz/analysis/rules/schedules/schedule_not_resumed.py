@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.rates.loaded_states import line_that_loads
+from gradviz.analysis.rules.bases.sources.rates.schedule_lines import WRITES_A_RATE
 from gradviz.graph.call_log import LoggedOptimizer
 from gradviz.graph.modules_and_schedules import Schedule
 
@@ -109,7 +109,6 @@ class ScheduleNotResumed(Rule):
         )
 
 
-_SETS_RATE = re.compile(r"""\[['"]lr['"]\]\s*[-+*/]?=(?!=)""")
 _MIN_MOVES = 2
 _SAME = 0.01
 
@@ -125,4 +124,4 @@ def _begins_anew(schedule: Schedule, optimizer: LoggedOptimizer) -> bool:
 
 def _sets_rates_itself(case: Case) -> bool:
     """Whether some line of the program sets a learning rate, so that the first one may come from there."""
-    return any(_SETS_RATE.search(text) for lines in case.capture.sources.values() for text in lines.values())
+    return any(WRITES_A_RATE.search(text) for lines in case.capture.sources.values() for text in lines.values())

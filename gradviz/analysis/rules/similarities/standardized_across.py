@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
@@ -95,7 +96,6 @@ class StandardizedAcross(Rule):
 _BOTH = 2
 _PRODUCTS = frozenset({"matmul", "mm", "einsum"})
 _TURNS = frozenset({"T", "t", "mT", "transpose", "permute", "swapaxes", "adjoint"})
-_OF_FIRST_AXIS = frozenset({"bi,bj->ij", "ni,nj->ij", "bd,be->de", "nd,ne->de", "ki,kj->ij", "bc,bd->cd", "ij,ik->jk"})
 _SPREADS = frozenset({"std", "var", "norm", "vector_norm"})
 _ON_THE_WAY = frozenset({"add", "clamp", "clamp_min", "sqrt", "rsqrt", "div", "mul"})
 _MAX_CALLS = 6
@@ -107,8 +107,10 @@ def _factors(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
     if any(len(shape_of(flow, each)) != _BOTH for each in (one, other)):
         return None
     if plain_name(call.function) == "einsum":
-        equation = next((value for value in call.scalars.values() if isinstance(value, str)), "")
-        return (one, other) if equation.replace(" ", "") in _OF_FIRST_AXIS else None
+        equation = equation_of(call)
+        first, second = (*equation.terms, "")[:_BOTH]
+        is_over_samples = equation.is_plain and first[:1] == second[:1] and equation.result == first[1:] + second[1:]
+        return (one, other) if is_over_samples else None
     made = flow.newest_producer(one, row)
     turned = None if made is None else flow.log.calls[made]
     is_turned = turned is not None and plain_name(turned.function) in _TURNS

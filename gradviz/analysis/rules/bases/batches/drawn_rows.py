@@ -62,10 +62,20 @@ def lists_of_drawn_numbers(flow: Dataflow) -> list[int]:
     return found
 
 
+def picked_row(call: Call) -> int | None:
+    """The number of the row that a call takes out of a tensor."""
+    number = call.scalars.get("1")
+    is_pick = plain_name(call.function) == "getitem" and len(call.inputs) == 1
+    return number if is_pick and type(number) is int else None
+
+
+def call_that_picks(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The call that took a sample from all of them, by its number."""
+    makers = flow.makers(tensor, row, _MAX_MAKERS)
+    return next((made for made, call in makers if picked_row(call) is not None), None)
+
+
 def number_of_sample(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The number by which a sample was taken from all of them."""
-    for _, call in flow.makers(tensor, row, _MAX_MAKERS):
-        number = call.scalars.get("1")
-        if plain_name(call.function) == "getitem" and len(call.inputs) == 1 and type(number) is int:
-            return number
-    return None
+    made = call_that_picks(flow, tensor, row)
+    return None if made is None else picked_row(flow.log.calls[made])

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_line
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
-from gradviz.graph.call_log import Call
 
 _LOOKUP = "torch.nn.functional.embedding"
 _INTO_TORCH = frozenset({"from_numpy", "tensor", "as_tensor"})
@@ -43,7 +42,7 @@ def coded_parts(case: Case) -> Iterator[CodedParts]:
         if table in case.histories.trained and len(known) < _MAX_ROWS and (made := _made_of(case, row)) is not None:
             known.add(made)
     for table in sorted(trained.keys() & scored.keys()):
-        lines = {_line_of(case, row) for row in trained[table] | scored[table]}
+        lines = {location_of_call(case.dataflow, row) for row in trained[table] | scored[table]}
         line = lines.pop() if len(lines) == 1 and scored[table] - trained[table] else None
         coded = None if line is None else _line_that_codes(case, line)
         if coded is not None:
@@ -53,18 +52,9 @@ def coded_parts(case: Case) -> Iterator[CodedParts]:
 def _made_of(case: Case, row: int) -> int | None:
     """The first call of torch with the numbers of a lookup: what brings arrays into torch is not noted itself."""
     oldest = None
-    for made, call in case.dataflow.makers(_given(case.dataflow.log.calls[row]), row, _MAX_CALLS):
+    for made, call in case.dataflow.makers(case.dataflow.log.calls[row].inputs[0].tensor, row, _MAX_CALLS):
         oldest = made if len(call.inputs) <= 1 or plain_name(call.function) == "stack" else None
     return oldest
-
-
-def _given(call: Call) -> int:
-    return call.inputs[0].tensor
-
-
-def _line_of(case: Case, row: int) -> Location | None:
-    site = case.dataflow.line_of(row)
-    return None if site is None else Location(site.file, site.line)
 
 
 def _line_that_codes(case: Case, line: Location) -> Location | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.batches.drawn_rows import picked_row
 
 RowKey = tuple[str, int, int]
 """A sample: the memory of the data and its number there; or a part: the call that divided something, and which."""
@@ -24,13 +24,6 @@ def rows_taken(flow: Dataflow, rows: Iterable[int]) -> frozenset[RowKey]:
         for use in call.inputs if not call.live_inputs else ():
             found |= _parts(flow, use.tensor, row)
     return frozenset(found)
-
-
-def picked_row(call: Call) -> int | None:
-    """The number of the row that a call takes out of a tensor."""
-    number = call.scalars.get("1")
-    is_pick = plain_name(call.function) == "getitem" and len(call.inputs) == 1 and type(number) is int
-    return number if is_pick and type(number) is int else None
 
 
 def _parts(flow: Dataflow, tensor: int, row: int) -> set[RowKey]:

@@ -10,12 +10,11 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.batches.drawn_rows import number_of_sample
+from gradviz.analysis.rules.bases.batches.drawn_rows import call_that_picks, number_of_sample
 
 _MIN_ROWS = 4
 _MIN_STEPS = 2
 _PAIR = 2
-_MAX_MAKERS = 8
 _FIGURES = frozenset({"mean", "sum", "std", "var", "sort", "msort", "quantile", "median", "cov"})
 
 
@@ -70,20 +69,12 @@ def _samples_of(flow: Dataflow, row: int) -> _Loaded | None:
     if plain_name(call.function) != "stack" or len(call.inputs) < _MIN_ROWS or call.live_inputs:
         return None
     numbers = [number_of_sample(flow, use.tensor, row) for use in call.inputs]
-    taken = _call_that_takes(flow, call.inputs[0].tensor, row)
+    taken = call_that_picks(flow, call.inputs[0].tensor, row)
     known = tuple(number for number in numbers if number is not None)
     if len(known) < len(numbers) or taken is None:
         return None
     source = flow.log.calls[taken].inputs[0].tensor
     return _Loaded(known, flow.memory_of(source), shape_of(flow, source)[0], row, taken)
-
-
-def _call_that_takes(flow: Dataflow, tensor: int, row: int) -> int | None:
-    """The call that took a sample from a tensor by its number."""
-    for made, call in flow.makers(tensor, row, _MAX_MAKERS):
-        if plain_name(call.function) == "getitem" and len(call.inputs) == 1 and type(call.scalars.get("1")) is int:
-            return made
-    return None
 
 
 def _are_of_others(known: tuple[list[_Loaded], list[_Loaded]]) -> bool:

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.sources.loops.named_parts import parts_of_splits
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
-_SPLITS = frozenset({"train_test_split", "random_split"})
 _PAIR = 2
 _TURNED = frozenset({"T", "mT"})
 _VIEWS = frozenset({"TSNE", "MDS", "SpectralEmbedding"})
@@ -40,9 +40,10 @@ class FittedTwice(Struct, frozen=True):
 
 def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
     """The second of each two such calls, where nothing is fitted in a loop."""
-    part_of, passed = _parts(tree), _transformed(tree)
+    part_of = {each.target.id: (each.of_data, each.place % _PAIR) for each in parts_of_splits(tree)}
+    passed = _transformed(tree)
     one_way = {node.name for node in tree.nodes if isinstance(node, ast.ClassDef) and not _has_transform(node)} | _VIEWS
-    fitted: dict[tuple[str, int], list[tuple[str, int, int]]] = defaultdict(list)
+    fitted: dict[tuple[str, str], list[tuple[str, int, int]]] = defaultdict(list)
     calls = (node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == "fit_transform")
     for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
         name = _root(call.args[0]) if call.args else None
@@ -94,20 +95,3 @@ def _root(node: ast.expr) -> str | None:
     while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr not in _TURNED):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
-
-
-def _parts(tree: SourceTree) -> dict[str, tuple[int, int]]:
-    """By name of a part: the line of the split, or the number of the data that two slices split, and which part it
-    is."""
-    found: dict[str, tuple[int, int]] = {}
-    sliced: dict[str, int] = {}
-    for target, value in tree.assignments:
-        if isinstance(target, ast.Tuple) and called_name(value) in _SPLITS:
-            names = [each.id if isinstance(each, ast.Name) else "" for each in target.elts]
-            found |= {name: (target.lineno, index % _PAIR) for index, name in enumerate(names) if name}
-        elif isinstance(target, ast.Name) and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
-            part = value.slice
-            if part.step is None and (part.lower is None) != (part.upper is None):
-                data = -1 - sliced.setdefault(ast.unparse(value.value), len(sliced))
-                found[target.id] = data, int(part.upper is None)
-    return found

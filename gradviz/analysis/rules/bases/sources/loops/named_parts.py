@@ -57,18 +57,31 @@ def named_parts(tree: SourceTree, others: Sequence[SourceTree]) -> list[list[Nam
 
 def _targets(tree: SourceTree) -> Iterator[tuple[str, ast.Name]]:
     """The names of parts, each with what it is a part of."""
+    loaders = (target for target, value in tree.assignments if called_name(value) == _LOADER)
+    yield from ((_LOADER, target) for target in loaders if isinstance(target, ast.Name))
+    yield from ((each.of_data, each.target) for each in parts_of_splits(tree))
+
+
+class SplitPart(Struct, frozen=True):
+    """A variable that gets one part of a split."""
+
+    of_data: str
+    """What is split, as source, or the line that does it; the same for all parts."""
+    target: ast.Name
+    place: int
+    """Which of the results it is; of two slices, 0 for the first part of the data."""
+
+
+def parts_of_splits(tree: SourceTree) -> Iterator[SplitPart]:
+    """``a, b = train_test_split(x)``, and ``x[:n]`` and ``x[n:]``."""
     for target, value in tree.assignments:
-        if isinstance(target, ast.Name) and called_name(value) == _LOADER:
-            yield _LOADER, target
-        elif isinstance(target, ast.Name) and isinstance(value, ast.Subscript) and _is_end(value.slice):
-            yield ast.unparse(value.value), target
+        if isinstance(target, ast.Name) and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):
+            part = value.slice
+            if part.step is None and (part.lower is None) != (part.upper is None):
+                yield SplitPart(ast.unparse(value.value), target, int(part.upper is None))
         elif isinstance(target, ast.Tuple) and called_name(value) in _SPLITS:
-            yield from ((f"line {target.lineno}", each) for each in target.elts if isinstance(each, ast.Name))
-
-
-def _is_end(part: ast.expr) -> bool:
-    """``[:n]`` or ``[n:]``."""
-    return isinstance(part, ast.Slice) and part.step is None and (part.lower is None) != (part.upper is None)
+            names = ((place, each) for place, each in enumerate(target.elts) if isinstance(each, ast.Name))
+            yield from (SplitPart(f"line {target.lineno}", each, place) for place, each in names)
 
 
 def _takes(node: ast.AST, name: str) -> bool:

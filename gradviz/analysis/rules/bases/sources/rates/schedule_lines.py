@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.finding import Location
 
-_WRITES_A_RATE = re.compile(r"""\[["']lr["']\]\s*[-+*/]*=[^=]""")
+WRITES_A_RATE = re.compile(r"""\[["']lr["']\]\s*[-+*/]*=[^=]""")
 _MAKES_A_SCHEDULE = re.compile(
     r"=.*\b\w+(LR|Restarts|Plateau|Scheduler|Schedule)\(|\bget_\w*schedule\w*\(", re.IGNORECASE
 )
@@ -39,7 +39,7 @@ def line_of_schedule(case: Case, step: Location | None) -> Location | None:
 
 def lines_that_write_rates(case: Case, step: Location | None) -> list[Location]:
     """The lines that write a learning rate into a group, in the file of a line that steps the optimizer."""
-    return _lines_with(case, step, _WRITES_A_RATE)
+    return _lines_with(case, step, WRITES_A_RATE)
 
 
 def _call_that_gives_it(case: Case, written: Location) -> Location | None:
