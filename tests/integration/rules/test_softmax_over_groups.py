@@ -48,3 +48,27 @@ def test_a_softmax_over_all_edges_is_told(total: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("total", HEALTHY)
 def test_weights_that_are_right_raise_no_alarm(total: str, tmp_path: Path) -> None:
     assert [each.cause for each in alarms(HEAD + GRAPH.format(total=total, heads=1) + TRAIN, tmp_path)] == []
+
+
+def test_the_small_gradient_that_follows_is_not_told_beside_it(tmp_path: Path) -> None:
+    script = """
+class Layer(nn.Module):
+    def __init__(self, n, m):
+        super().__init__()
+        self.lin, self.bias = nn.Linear(n, m, bias=False), nn.Parameter(torch.zeros(m))
+        self.a, self.b = nn.Parameter(torch.randn(m) / 4), nn.Parameter(torch.randn(m) / 4)
+
+    def forward(self, x):
+        h = self.lin(x)
+        w = F.softmax(F.leaky_relu((h * self.a).sum(-1)[source] + (h * self.b).sum(-1)[node], 0.2), dim=0)  # HERE
+        return torch.zeros_like(h).index_add_(0, node, w[:, None] * h[source]) + self.bias
+
+source, node = torch.randint(0, 240, (2, 2400))
+x, y = torch.randn(240, 8), torch.randint(0, 3, (240,))
+one, two = Layer(8, 16), Layer(16, 3)
+optimizer = torch.optim.Adam([*one.parameters(), *two.parameters()], lr=0.01)
+for step in range(5):
+    loss = F.cross_entropy(two(F.elu(one(x))), y)
+"""
+    found = alarms(HEAD + script + TRAIN, tmp_path)
+    assert [each.cause for each in found] == ["softmax_over_all_groups"]

@@ -41,7 +41,7 @@ class VanishingChain(SteepChain):
     code = "GV204"
     name = "vanishing_chain"
     symptom = "vanishing"
-    yields_to = ("batch_norm_mixes_points", "cancels_to_zero")
+    yields_to = ("batch_norm_mixes_points", "cancels_to_zero", "softmax_over_all_groups")
     why = "the gradient of a layer is a product over all layers above it; factors below one make it vanish"
     fix = (
         "use residual connections or normalisation; or an activation whose slope is near one (relu), with weights "
