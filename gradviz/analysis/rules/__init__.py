@@ -80,6 +80,7 @@ from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeature
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.forecasts.level_not_restored import LevelNotRestored
 from gradviz.analysis.rules.forecasts.positions_start_again import PositionsStartAgain
+from gradviz.analysis.rules.forecasts.windows_split_at_random import WindowsSplitAtRandom
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
@@ -695,6 +696,7 @@ RULES: tuple[type[Rule], ...] = (
     FoldsShareAModel,
     FittedOnEachPart,
     ValuesAsClasses,
+    WindowsSplitAtRandom,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

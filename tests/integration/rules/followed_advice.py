@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV961": (
+        (
+            "split the series by time",
+            (("windows[order[:90]], windows[order[90:]]", "windows[:90], windows[98:]"),),
+        ),
+    ),
     "GV956": (("scores.argmax(dim=1)", (("model(x).max(1)[0]", "model(x).argmax(dim=1)"),)),),
     "GV955": (
         (
