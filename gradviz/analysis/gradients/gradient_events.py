@@ -261,10 +261,12 @@ class GradientEvents:
         self, tensor: int, events: list[tuple[int, Event]], again: tuple[int, int, int]
     ) -> tuple[int | None, bool | None]:
         """A call that clears other gradients between the two steps, or that clears this one at another time."""
-        earlier, step, _ = again
+        earlier, step, backward = again
         others = [row for row in self._clears if earlier < row < step]
         if others:
-            return self._first_from_same_line(others[0]), False
+            # Of two calls that clear the same ones, that before the backward may be meant for these.
+            twice = [row for row in others if row < backward and self._clears[row] == self._clears[others[0]]]
+            return self._first_from_same_line(twice[-1] if twice else others[0]), False
         own = [row for row, kind in events if kind == "clear"]
         before = [row for row, cleared in self._clears.items() if tensor in cleared and row < events[0][0]]
         clear = next(iter(before or own), None)

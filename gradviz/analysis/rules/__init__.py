@@ -277,6 +277,7 @@ from gradviz.analysis.rules.settings.steps_too_small import StepsTooSmall
 from gradviz.analysis.rules.similarities.alike_kept_apart import AlikeKeptApart
 from gradviz.analysis.rules.similarities.anchor_among_positives import AnchorAmongPositives
 from gradviz.analysis.rules.similarities.distances_as_scores import DistancesAsScores
+from gradviz.analysis.rules.similarities.farthest_as_nearest import FarthestAsNearest
 from gradviz.analysis.rules.similarities.frequency_added import FrequencyAdded
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.logarithm_as_factor import LogarithmAsFactor
@@ -697,6 +698,7 @@ RULES: tuple[type[Rule], ...] = (
     FittedOnEachPart,
     ValuesAsClasses,
     WindowsSplitAtRandom,
+    FarthestAsNearest,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

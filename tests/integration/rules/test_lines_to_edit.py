@@ -586,6 +586,65 @@ for step in range(4):
     loss.backward()
     optimizer.step()
 """
+GROUPS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.place = nn.Linear(6, 3), nn.Parameter(torch.randn(3))
+    def forward(self, x):
+        return self.body(x) + self.place
+def groups_of(model):
+    decayed, others = [], []
+    for name, p in model.named_parameters():
+        if name.endswith("bias"):
+            others.append(p)
+        elif name.endswith("weight"):  # HERE
+            decayed.append(p)
+    return [{"params": decayed, "weight_decay": 0.1}, {"params": others}]
+net = Net()
+optimizer = torch.optim.AdamW(groups_of(net))
+for step in range(4):
+    loss = net(torch.randn(8, 6)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+PLAYERS = """
+maker, critic = nn.Linear(3, 4), nn.Linear(4, 1)
+of_maker, of_critic = torch.optim.Adam(maker.parameters()), torch.optim.Adam(critic.parameters())
+for step in range(6):
+    real, fake = torch.randn(8, 4), maker(torch.randn(8, 3))
+    of_maker.zero_grad()  # HERE
+    loss = F.relu(1 - critic(real)).mean() + F.relu(1 + critic(fake.detach())).mean()
+    loss.backward()
+    of_critic.step()
+    of_maker.zero_grad()
+    (-critic(fake).mean()).backward()
+    of_maker.step()
+"""
+FLIPPED_APART = """
+class Flip:
+    def __call__(self, picture):
+        if torch.rand(()) < 0.5:
+            picture = picture.flip(-1)
+        if torch.rand(()) < 0.5:
+            picture = picture.flip(-2)
+        return picture
+flip, net = Flip(), nn.Conv2d(1, 2, 3, padding=1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+pictures = torch.randn(32, 1, 6, 6)
+def sample(number):
+    picture, mask = pictures[number], (pictures[number, 0] > 0).long()
+    picture = flip(picture)
+    mask = flip(mask)  # HERE
+    return picture, mask
+for step in range(6):
+    x, y = map(torch.stack, zip(*[sample(n) for n in range(16)]))
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 
 
 @pytest.mark.parametrize(
@@ -598,6 +657,9 @@ for step in range(4):
         ("not_stepped", BRANCH.format(choice=SORTED_OUT)),
         ("normalized_alone", POOLED),
         ("normalized_alone", POOLED.replace("Tanh", "ReLU")),
+        ("not_stepped", GROUPS),
+        ("missing_zero_grad", PLAYERS),
+        ("augmented_apart", FLIPPED_APART),
     ],
 )
 def test_of_several_places_the_one_to_edit_is_named(cause: str, script: str, tmp_path: Path) -> None:

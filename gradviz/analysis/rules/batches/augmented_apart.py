@@ -75,12 +75,12 @@ class AugmentedApart(Rule):
             cropped = [pair for pair in pairs if _are_other_places(*pair)]
             chosen = [pair for pair in pairs if pair[0].choices != pair[1].choices]
             if len(chosen) >= _MIN_PAIRS:
-                yield self._finding(flow, chosen[-1], "flipped", len(chosen), len(pairs))
+                yield self._finding(flow, chosen, chosen[-1], "flipped", len(pairs))
             elif 0 < len(flipped) < len(pairs):
                 of_both = [pair for pair in flipped if all(motion.rows for motion in pair)]
-                yield self._finding(flow, (of_both or flipped)[-1], "flipped", len(flipped), len(pairs))
+                yield self._finding(flow, flipped, (of_both or flipped)[-1], "flipped", len(pairs))
             elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
-                yield self._finding(flow, cropped[-1], "cut out", len(cropped), len(pairs))
+                yield self._finding(flow, cropped, cropped[-1], "cut out", len(pairs))
         for rows in calls_in_training(flow, _ERRORS_OF_POINTS):
             later = [row for row in rows if flow.step_before(row)]  # Before the first step, all data is new.
             turned = [flip for row in later if (flip := _points_left_behind(flow, row)) is not None]
@@ -100,18 +100,19 @@ class AugmentedApart(Rule):
             symptom_location=compared,
         )
 
-    def _finding(self, flow: Dataflow, pair: _Pair, how: str, times: int, of: int) -> Finding:
+    def _finding(self, flow: Dataflow, apart: list[_Pair], pair: _Pair, how: str, of: int) -> Finding:
         given, target = pair
-        line, other = _line_of(flow, target, given), _line_of(flow, given, target)
+        shared = _lines(flow, [each for each, _ in apart]) & _lines(flow, [each for _, each in apart])
+        line, other = _line_of(flow, target, shared), _line_of(flow, given, shared)
         line, other = (line, other) if line is not None else (other, line)
         return self.finding(
-            f"the input and the target of each pixel are {how} in two different ways in {times:,} of {of:,} cases",
+            f"the input and the target of each pixel are {how} in two different ways in {len(apart):,} of {of:,} cases",
             symptom="grad_wrong",
             why="each pixel meets the target of another place",
             fix="draw once what is done, and do it to both: the picture and its mask",
             location=location_of_line(line),
             symptom_location=location_of_line(other) if other != line else None,
-            evidence={"apart": times, "cases": of},
+            evidence={"apart": len(apart), "cases": of},
         )
 
 
@@ -255,12 +256,18 @@ def _distance(given: _Motion, target: _Motion) -> tuple[int, ...]:
     return tuple(one[0] - other[0] for one, other in zip(given.crop, target.crop, strict=True))
 
 
-def _line_of(flow: Dataflow, motion: _Motion, other: _Motion) -> CallSite | None:
-    """The line that did it; of a function that does it to several things, the one that calls the function."""
-    lines, beside = (list(callers(flow, each.rows[-1])) if each.rows else [] for each in (motion, other))
-    is_one_sided = not (motion.crop or motion.choices) and not beside
-    is_of_both = not is_one_sided and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
-    return lines[1] if len(lines) > 1 and is_of_both else next(iter(lines), None)
+def _lines(flow: Dataflow, motions: list[_Motion]) -> set[tuple[str, int]]:
+    """The lines that moved any of these."""
+    sites = {flow.log.calls[row].call_site: row for motion in motions for row in motion.rows}
+    lines = (flow.line_of(row) for row in sites.values())
+    return {(line.file, line.line) for line in lines if line is not None}
+
+
+def _line_of(flow: Dataflow, motion: _Motion, shared: set[tuple[str, int]]) -> CallSite | None:
+    """The line that did it; of a function that does it to inputs and to targets, the one that calls the function."""
+    lines = list(callers(flow, motion.rows[-1])) if motion.rows else []
+    is_shared = len(lines) > 1 and (lines[0].file, lines[0].line) in shared
+    return lines[1] if is_shared else next(iter(lines), None)
 
 
 # -- points ------------------------------------------------------------------------------------------------------------

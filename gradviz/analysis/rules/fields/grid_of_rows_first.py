@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.axis_sources import Label, sources_of_axis
-from gradviz.analysis.rules.bases.formulas.grid_coordinates import counts_along
+from gradviz.analysis.rules.bases.formulas.grids.coordinates import counts_along
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
 from gradviz.graph.call_log import Call
 

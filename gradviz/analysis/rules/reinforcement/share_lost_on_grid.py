@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, two_
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.grid_shares import Half, are_combined, half_at
+from gradviz.analysis.rules.bases.formulas.grids.shares import Half, are_combined, half_at
 from gradviz.analysis.rules.bases.formulas.shares_by_masks import LostShares, shares_lost_by_masks
 
 

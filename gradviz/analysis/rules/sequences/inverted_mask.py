@@ -23,7 +23,8 @@ class InvertedMask(Rule):
 
     What it finds
     -------------
-    Attention whose mask was made from token numbers or from lengths, and is the wrong way round: ``tokens != pad``, or
+    Attention whose mask was made from token numbers or from lengths, or has a one for each of the ids that are no
+    padding, as that of a tokenizer has, and is the wrong way round: ``tokens != pad``, or
     ``positions < lengths``, where True hides (``key_padding_mask``, ``masked_fill(mask, -inf)``,
     ``where(mask, -1e9, scores)``, ``scores - 1e9 * mask``); ``tokens == pad`` where True shows
     (``scaled_dot_product_attention``, ``where(mask, scores, -1e9)``, ``scores + mask.log()``). Also errors of tokens
@@ -103,7 +104,7 @@ class InvertedMask(Rule):
         flow = case.dataflow
         used, made = location_of_call(flow, row), location_of_call(flow, origin)
         location, shown = (made, used) if is_joined else (used, made)
-        named = _COMPARED[plain_name(flow.log.calls[origin].function)]
+        named = _COMPARED.get(plain_name(flow.log.calls[origin].function), "as many as the ids have of these")
         return self.finding(
             f"the mask{at_line(made if made != used else None)} is the wrong way round: it is True for "
             f"{'real positions' if hides else 'padding'} ({named}), and True {'hides' if hides else 'shows'} a "
@@ -123,7 +124,7 @@ def _tensors_behind(case: Case, row: int, origin: int) -> tuple[str, ...]:
     """The names of what made the scores that a mask hides, and of the embedding of the tokens."""
     flow = case.dataflow
     scores = flow.log.calls[row].inputs[0].tensor
-    embedding = _embedding_of(case, flow.log.calls[origin].inputs[0].tensor)
+    embedding = next((_embedding_of(case, use.tensor) for use in flow.log.calls[origin].inputs[:1]), None)
     tables = [] if embedding is None else [use.tensor for use in embedding.live_inputs]
     return tuple(dict.fromkeys((*leaf_names_above(flow, scores, row, flow.step_before(row)), *names_of(flow, tables))))
 
@@ -140,20 +141,51 @@ _MAX_FOLLOWED = 12
 
 def _origin(case: Case, row: int, mask: int) -> tuple[int, bool] | None:
     """The comparison that made a mask, and whether the mask is True for real positions; None if it is not known."""
-    is_turned = False
+    is_turned, made = False, row
     for maker, call in case.dataflow.makers(mask, row, _MAX_FOLLOWED):
-        name = plain_name(call.function)
+        name, made = plain_name(call.function), maker
         if name in _NOT or (name == "eq" and call.scalars.get("1") == 0 and _is_bool(case, call)):
             is_turned = not is_turned
         elif name in _COMPARED:
             is_real = _is_true_for_real(case, maker, call, name)
-            return None if is_real is None else (maker, is_real != is_turned)
+            if is_real is not None or not _is_of_flags(case.dataflow, maker, call):
+                return None if is_real is None else (maker, is_real != is_turned)
+            is_turned ^= (name == "eq") == (call.scalars.get("1") == 0)
         elif name == "cat" and (tokens := _mask_beside_ones(case.dataflow, maker, call)) is not None:
             found = _origin(case, maker, tokens)  # positions in front of the tokens, which are all real
             return None if found is None else (found[0], found[1] != is_turned)
         elif name not in _SHAPE_ONLY:
-            return None
+            break
+        if call.inputs:
+            mask, row = call.inputs[0].tensor, maker
+    is_real = _is_one_for_real(case.dataflow, row, mask)
+    return None if is_real is None else (made, is_real != is_turned)
+
+
+def _is_of_flags(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call only makes a mask of ones and zeros one of True and False: ``mask == 1``, ``mask != 0``."""
+    values = flow.values_of(call.inputs[0], row) if len(call.inputs) == 1 else None
+    is_by_number = plain_name(call.function) in ("eq", "ne") and call.scalars.get("1") in (0, 1)
+    return values is not None and is_by_number and (values.minimum, values.maximum) == (0, 1)
+
+
+def _is_one_for_real(flow: Dataflow, row: int, mask: int) -> bool | None:
+    """Whether a mask that no comparison made, as a tokenizer gives one, has a one for each id that is no padding, or
+    for each that is: it has as many ones and zeros as the ids that the step looks up have of these."""
+    values = flow.values(mask, row)
+    if values is None or (values.minimum, values.maximum) != (0, 1):
+        return None
+    ones = values.count - values.zeros
+    for each, call in calls_named(flow, _LOOKS_UP):
+        padding = next(iter(call.padding.values()), None) if flow.step_before(row) <= each < row else None
+        if padding is None or padding.of != values.count or 2 * padding.count == padding.of:
+            continue
+        if ones in (padding.count, padding.of - padding.count):
+            return ones != padding.count
     return None
+
+
+_LOOKS_UP = frozenset({"embedding"})
 
 
 def _is_joined(flow: Dataflow, row: int, mask: int, *, hides: bool) -> bool:
@@ -291,6 +323,8 @@ def _may_be_choices(case: Case, call: Call, origin: int) -> bool:
     """Whether the program hides one number for each token, where no embedding says that 0 is padding: these may be the
     fields of a board, and the moves that it allows."""
     flow = case.dataflow
+    if not flow.log.calls[origin].inputs:
+        return False
     tokens = flow.log.calls[origin].inputs[0].tensor
     embedding = _embedding_of(case, tokens)
     if embedding is None or "padding_idx" in embedding.scalars or call.call_site is None:

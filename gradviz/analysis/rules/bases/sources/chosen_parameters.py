@@ -3,6 +3,9 @@
 >>> lines = ["def make(model):", "    big = [p for p in model.parameters() if p.ndim > 1]", "    return Adam(big)"]
 >>> line_that_chooses(dict(enumerate(lines, start=1)), 3)
 2
+>>> lines = ["def some(model):", "    return [p for p in model.parameters() if p.ndim > 1]", "adam = Adam(some(model))"]
+>>> line_that_chooses(dict(enumerate(lines, start=1)), 3)
+2
 """
 
 from __future__ import annotations
@@ -42,18 +45,29 @@ def line_that_chooses(lines: Mapping[int, str], made: int, *, of_any_list: bool 
 
 
 def _conditions(tree: SourceTree, value: ast.expr, of_any_list: bool) -> Iterator[int]:
-    """The lines of conditions on which parameters are in a value, or in the variables that it is made of."""
+    """The lines of conditions on which parameters are in a value, in the variables that it is made of, and in what
+    functions of the file return for it."""
     waiting, seen = [value], set[object]()
     while waiting:
         for node in ast.walk(waiting.pop()):
             if isinstance(node, COMPREHENSIONS):
                 yield from _filters(node, of_any_list)
+            if isinstance(node, ast.Call) and called_name(node) not in seen:
+                seen.add(called_name(node))
+                waiting += _results(tree, called_name(node))
             key = tree.key_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
             if key is None or key in seen:
                 continue
             seen.add(key)
             waiting += [given for target, given in tree.assignments if tree.key_of(target) == key]
             yield from (line for use in tree.nodes if tree.key_of(use) == key for line in _fill(tree, use))
+
+
+def _results(tree: SourceTree, name: str) -> list[ast.expr]:
+    """What a function of the same file returns, if no other one there has its name."""
+    made = [each for each in tree.nodes if isinstance(each, ast.FunctionDef) and each.name == name]
+    returned = (each for function in made if len(made) == 1 for each in ast.walk(function))
+    return [each.value for each in returned if isinstance(each, ast.Return) and each.value is not None]
 
 
 def _filters(node: ast.AST, of_any_list: bool) -> Iterator[int]:
