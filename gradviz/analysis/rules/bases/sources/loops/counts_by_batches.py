@@ -1,0 +1,94 @@
+"""Counts of right samples that a loop over batches adds up, and that are divided by the number of batches.
+
+>>> tree = SourceTree(dict(enumerate('''for x, y in loader:
+...     right += (model(x) == y).sum().item()
+...     loss += loss_of(x, y).item()
+... print(100 * right / len(loader), loss / len(loader))
+... '''.splitlines(), start=1)))
+>>> [(each.name, each.compared, each.divided) for each in counts_by_batches(tree)]
+[('right', 2, 4)]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+
+_COUNTS = frozenset({"sum", "count_nonzero"})
+_WRAPS = frozenset({"enumerate", "tqdm", "trange", "list", "iter"})
+_EQUALS = frozenset({"eq"})
+
+
+class CountByBatches(Struct, frozen=True):
+    """A number of samples, divided by a number of batches."""
+
+    name: str
+    compared: int
+    """The line that compares the samples of a batch."""
+    divided: int
+    batches: str
+    """The number of batches, as source."""
+
+
+def counts_by_batches(tree: SourceTree) -> Iterator[CountByBatches]:
+    """Those of each loop, in the order of the lines that add up."""
+    for node in tree.nodes:
+        loop = next(tree.loops_around(node), None) if isinstance(node, ast.AugAssign) else None
+        if not isinstance(node, ast.AugAssign) or not isinstance(node.op, ast.Add) or not isinstance(loop, ast.For):
+            continue
+        key, compared = tree.key_of(node.target), _line_that_compares(tree, node.value, loop)
+        if key is not None and compared is not None:
+            yield from _divided(tree, key, compared, f"len({ast.unparse(_iterated(loop.iter))})")
+
+
+def _divided(tree: SourceTree, key: Key, compared: int, batches: str) -> Iterator[CountByBatches]:
+    for node in tree.nodes:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or ast.unparse(node.right) != batches:
+            continue
+        around = tree.parent(node)
+        is_divided_again = isinstance(around, ast.BinOp) and isinstance(around.op, ast.Div) and around.left is node
+        if tree.key_of(_without_factor(node.left)) == key and not is_divided_again:
+            yield CountByBatches(ast.unparse(_without_factor(node.left)), compared, node.lineno, batches)
+
+
+def _iterated(node: ast.expr) -> ast.expr:
+    """What a loop goes over, without what only counts or shows it."""
+    while isinstance(node, ast.Call) and called_name(node) in _WRAPS and node.args:
+        node = node.args[0]
+    return node
+
+
+def _without_factor(node: ast.expr) -> ast.expr:
+    """The variable in ``100 * right`` and ``float(right)``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        sides = [each for each in (node.left, node.right) if not isinstance(each, ast.Constant)]
+        return _without_factor(sides[0]) if len(sides) == 1 else node
+    if isinstance(node, ast.Call) and called_name(node) in ("float", "int", "item"):
+        return node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else node
+    return node
+
+
+def _line_that_compares(tree: SourceTree, value: ast.expr, loop: ast.For) -> int | None:
+    """The line of a comparison whose hits a value counts, perhaps by way of variables of the loop."""
+    waiting, seen, counts, compared = [value], set[Key](), False, None
+    while waiting:
+        for node in ast.walk(waiting.pop()):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
+                return None
+            if isinstance(node, ast.Call) and called_name(node) in ("mean", "accuracy_score"):
+                return None
+            counts |= isinstance(node, ast.Call) and called_name(node) in _COUNTS
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+                compared = node.lineno
+            if isinstance(node, ast.Call) and called_name(node) in _EQUALS:
+                compared = node.lineno
+            key = tree.key_of(node) if isinstance(node, ast.Name) and compared is None else None
+            if key is not None and key not in seen:
+                seen.add(key)
+                given = ((target, each) for target, each in tree.assignments if tree.key_of(target) == key)
+                waiting += [each for target, each in given if loop in tree.loops_around(target)]
+    return compared if counts else None
