@@ -83,3 +83,40 @@ def test_results_in_the_order_of_the_data_beside_a_loader_that_shuffles_are_told
 )
 def test_results_in_the_order_of_the_loader_are_right(given: dict[str, object], tmp_path: Path) -> None:
     assert "shuffled_apart" not in {each.cause for each in alarms(HEAD + TAUGHT.format(**given) + TRAIN, tmp_path)}
+
+
+LOADED = """
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+class Listed(Dataset):
+    def __init__(self, x, y, order):
+        self.x, self.y, self.order = x, y, order
+    def __len__(self):
+        return len(self.x)
+    def __getitem__(self, i):
+        return self.x[i], self.y[self.order[i]]
+order = torch.randperm(96)
+{order}
+for x, y in DataLoader({data}, batch_size=16, shuffle=True):
+    loss = F.cross_entropy(model(x), y)
+"""
+PAIRS = "TensorDataset(X[:80], Y[:80])"
+
+
+@pytest.mark.parametrize("data", [PAIRS, "TensorDataset(X, Y)", "Listed(X, Y, range(96))"])
+def test_a_loader_of_samples_that_were_ordered_without_their_labels(data: str, tmp_path: Path) -> None:
+    script = HEAD + DATA + LOADED.format(order="X = X[order]  # HERE", data=data) + TRAIN
+    assert_first_alarm(script, "shuffled_apart", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("order", "data"),
+    [
+        ("X, Y = X[order], Y[order]", PAIRS),
+        ("X = X[order]; Y = (X[:, 0] > 0).long()", PAIRS),
+        ("X = X[order]", "Listed(X, Y, order.tolist())"),
+        ("X = X[order]; Y = torch.zeros_like(Y)", PAIRS),
+    ],
+)
+def test_a_loader_of_samples_and_labels_in_one_order(order: str, data: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + DATA + LOADED.format(order=order, data=data) + TRAIN, tmp_path)
+    assert "shuffled_apart" not in {each.cause for each in found}

@@ -81,7 +81,7 @@ class ShuffledApart(Rule):
         for rows in lines.values():
             apart = _apart(case, rows[0], *(use.tensor for use in flow.log.calls[rows[0]].inputs[:_BOTH]))
             drawn = None if apart is not None else _drawn_apart(case, rows[-1])
-            alone = ordered_alone(case, rows[-1], orderings) if apart is drawn is None else None
+            alone = _ordered_alone(case, rows) if apart is drawn is None else None
             if apart is not None:
                 yield self._finding(case, rows[0], *apart, are_drawn=False)
             elif drawn is not None:
@@ -174,6 +174,12 @@ class ShuffledApart(Rule):
             location=second,
             symptom_location=first if first != second else location_of_call(flow, row),
         )
+
+
+def _ordered_alone(case: Case, rows: list[int]) -> int | None:
+    """See `ordered_alone`. What a loader reads is known of its first batches only."""
+    found = ordered_alone(case, rows[-1], orderings)
+    return ordered_alone(case, rows[0], orderings, of_loader=True) if found is None else found
 
 
 def _apart(case: Case, row: int, prediction: int, target: int) -> tuple[int, int] | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.batches.drawn_rows import picked_row
 from gradviz.graph.call_log import Call
 
 Orderings = Callable[[Case, tuple[int, ...]], dict[int, int]]
@@ -16,13 +18,14 @@ _DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "berno
 _MIN_SAMPLES = 4
 
 
-def ordered_alone(case: Case, row: int, orderings: Orderings) -> int | None:
+def ordered_alone(case: Case, row: int, orderings: Orderings, *, of_loader: bool = False) -> int | None:
     """The call that orders the inputs or the targets of a loss, if it is a permutation of all samples of which the
     other side has as many, in another order. A permutation that both sides got before counts for neither.
 
     Args:
         row: the last call of a loss with a prediction and a target on its line.
         orderings: for some calls, by call of ``randperm()``, the one that orders constants by it.
+        of_loader: only of samples that are taken one by one, of both sides by the same numbers.
     """
     flow = case.dataflow
     prediction, target = flow.log.calls[row].inputs[:2]
@@ -52,7 +55,18 @@ def ordered_alone(case: Case, row: int, orderings: Orderings) -> int | None:
         return None
     other = target if of_inputs else prediction
     size = shape_of(flow, other.tensor)[:1]
-    return found if _has_all(case, row, other.tensor, others, samples, size) else None
+    # A loader takes the samples one by one, of both by the same numbers.
+    numbers = _numbers(flow, ordered)
+    is_loaded = bool(numbers) and numbers == _numbers(flow, others)
+    if of_loader and not is_loaded:
+        return None
+    return found if _has_all(case, row, other.tensor, others, samples, None if is_loaded else size) else None
+
+
+def _numbers(flow: Dataflow, rows: tuple[int, ...]) -> list[int]:
+    """The numbers of single samples that calls take, in their order."""
+    found = (picked_row(flow.log.calls[row]) for row in rows)
+    return [number for number in found if number is not None]
 
 
 def _takes(call: Call, tensor: int) -> bool:
@@ -65,9 +79,13 @@ def _picks(call: Call) -> bool:
 
 
 def _has_all(
-    case: Case, row: int, other: int, rows: tuple[int, ...], samples: tuple[int, ...], size: tuple[int, ...]
+    case: Case, row: int, other: int, rows: tuple[int, ...], samples: tuple[int, ...], size: tuple[int, ...] | None
 ) -> bool:
-    """Whether the other side is a part of as many samples, or has all of them, and these are no new random numbers."""
+    """Whether the other side is a part of as many samples, or has all of them, and these are no new random numbers.
+
+    Args:
+        size: of the part; None where a loader takes single samples.
+    """
     flow, first = case.dataflow, next(iter(case.histories.backward_calls), 0)
     given = {(use.tensor, each) for each in rows for use in flow.log.calls[each].inputs if not use.requires_grad}
     if flow.log.calls[row].inputs[0].tensor != other:
@@ -78,6 +96,6 @@ def _has_all(
         if shape_of(flow, tensor)[:1] != samples or is_new_draw:
             continue
         taken = shape_of(flow, flow.log.calls[user].outputs[0].tensor)[:1] if flow.log.calls[user].outputs else ()
-        if size == samples or (plain_name(flow.log.calls[user].function) in _SLICES and taken == size):
+        if size == samples or (plain_name(flow.log.calls[user].function) in _SLICES and size in (None, taken)):
             return True
     return False
