@@ -9,6 +9,20 @@ import pytest
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 FAULTS = {
+    "views of samples that were looked up twice": (
+        "rows_grouped_otherwise",
+        """\
+f = nn.Sequential(nn.Linear(6, 4))
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+data = torch.randn(40, 6)
+for step in range(4):
+    rows = torch.randperm(40)[:10]
+    a, b = f(data[rows] + 0.1 * torch.randn(10, 6)), f(data[rows] + 0.1 * torch.randn(10, 6))
+    z = F.normalize(torch.cat([a, b]), dim=1)  # HERE
+    scores = (z @ z.T / 0.2).masked_fill(torch.eye(20, dtype=torch.bool), -1e9)
+    loss = F.cross_entropy(scores, torch.arange(20) ^ 1)"""
+        + TRAIN,
+    ),
     "views that were cut from one batch, stacked sample by sample": (
         "rows_grouped_otherwise",
         """\
@@ -154,6 +168,28 @@ for step in range(3):
     ),
 }
 HEALTHY = {
+    "views of samples that were looked up twice, in their order": """\
+f = nn.Sequential(nn.Linear(6, 4))
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+data = torch.randn(40, 6)
+for step in range(4):
+    one = other = torch.randperm(40)[:10]
+    a, b = f(data[one] + 0.1 * torch.randn(10, 6)), f(data[other] + 0.1 * torch.randn(10, 6))
+    z = F.normalize(torch.cat([a, b]), dim=1)
+    scores = (z @ z.T / 0.2).masked_fill(torch.eye(20, dtype=torch.bool), -1e9)
+    loss = F.cross_entropy(scores, (torch.arange(20) + 10) % 20)"""
+    + TRAIN,
+    "two parts of a batch, of which each has its pairs side by side": """\
+f = nn.Sequential(nn.Linear(6, 4))
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+data = torch.randn(40, 6)
+for step in range(4):
+    one, other = (torch.randperm(40)[:5].repeat_interleave(2) for _ in range(2))
+    a, b = f(data[one] + 0.1 * torch.randn(10, 6)), f(data[other] + 0.1 * torch.randn(10, 6))
+    z = F.normalize(torch.cat([a, b]), dim=1)
+    scores = (z @ z.T / 0.2).masked_fill(torch.eye(20, dtype=torch.bool), -1e9)
+    loss = F.cross_entropy(scores, torch.arange(20) ^ 1)"""
+    + TRAIN,
     "views that were cut from one batch, one after the other": """\
 f = nn.Linear(6, 4)
 optimizer = torch.optim.Adam(f.parameters(), lr=0.01)

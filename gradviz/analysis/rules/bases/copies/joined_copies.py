@@ -112,8 +112,8 @@ class _Sources(Struct):
 
     same: set[int]
     """Tensors with the same rows from which it was computed."""
-    selected: set[tuple[int, int]]
-    """Tensors of which rows were selected, each with what was selected."""
+    selected: set[tuple[int, object]]
+    """Tensors of which rows were selected, each with what selected them, or with what was selected."""
 
 
 def _are_copies(flow: Dataflow, row: int, call: Call, copies: Container[int]) -> bool:
@@ -142,7 +142,8 @@ def _sources(flow: Dataflow, tensor: int, before: int, copies: Container[int]) -
             found.same.add(call.inputs[0].tensor)
             continue
         if _selects_rows(call):
-            found.selected.add((call.inputs[0].tensor, given))
+            by_index = tuple(use.tensor for use in call.inputs[1:])
+            found.selected.add((call.inputs[0].tensor, by_index or given))
             continue
         for use in call.inputs:
             is_of_rows = shape_of(flow, use.tensor)[:1] == (count,) and flow.log.tensors[use.tensor].role == "tensor"
