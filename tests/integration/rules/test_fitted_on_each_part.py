@@ -113,3 +113,57 @@ def test_categories_that_are_numbered_anew_are_told(coded: str, tmp_path: Path) 
 
 def test_categories_that_are_looked_up_are_right(tmp_path: Path) -> None:
     assert not alarms(CODED.format(coded='codes = np.searchsorted(self.known, table["city"])'), tmp_path)
+
+
+BY_HAND = (
+    HEAD
+    + """
+from torch.utils.data import DataLoader, TensorDataset
+def standardized(x, like):
+    return (x - like.mean(0)) / like.std(0)
+data, wanted = 3 * torch.randn(80, 4) + 5, torch.randn(80, 1)
+{parts}
+net = nn.Sequential(nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(first, wanted[:60]), batch_size=20, shuffle=True):
+    loss = F.mse_loss(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    print(sum(F.mse_loss(net(x), y) for x, y in DataLoader(TensorDataset(second, wanted[60:]), batch_size=10)))
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "first = (data[:60] - data[:60].mean(0)) / data[:60].std(0)\n"
+        "second = (data[60:] - data[60:].mean(0)) / data[60:].std(0)  # HERE",
+        "a, b = data[:60], data[60:]\nm, n = a.mean(dim=0, keepdim=True), b.mean(dim=0, keepdim=True)  # HERE\n"
+        "first, second = a - m, b - n",
+        "order = torch.randperm(80)\na, b = data[order[:60]], data[order[60:]]\nm = b.mean(0)  # HERE\n"
+        "first, second = a - a.mean(0), b - m",
+    ],
+)
+def test_parts_that_are_standardized_with_their_own_means(parts: str, tmp_path: Path) -> None:
+    assert_first_alarm(BY_HAND.format(parts=parts), "fitted_on_each_part", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "first, second = standardized(data[:60], data[:60]), standardized(data[60:], data[:60])",
+        "whole = standardized(data, data)\nfirst, second = whole[:60], whole[60:]",
+        # Each sample by its own mean.
+        "a, b = data[:60], data[60:]\nfirst, second = a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True)",
+        # Two tables of their own, as two sensors have them.
+        "other = 2 * torch.randn(20, 4) - 1\nfirst, second = standardized(data[:60], data[:60]), other - other.mean(0)",
+        # Each recording of ten samples by its own mean.
+        "each = torch.cat([part - part.mean(0) for part in data.split(10)])\nfirst, second = each[:60], each[60:]",
+    ],
+)
+def test_parts_with_the_mean_of_the_training_or_of_each_sample(parts: str, tmp_path: Path) -> None:
+    found = alarms(BY_HAND.format(parts=parts), tmp_path)
+    assert "fitted_on_each_part" not in {finding.cause for finding in found}

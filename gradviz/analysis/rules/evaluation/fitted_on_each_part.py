@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, two_lines
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.coded_parts import coded_parts
+from gradviz.analysis.rules.bases.evaluations.standardized_parts import OwnMean, standardized_apart
 from gradviz.analysis.rules.bases.sources.fitted_parts import FittedTwice, fitted_twice
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
@@ -20,7 +22,9 @@ class FittedOnEachPart(Rule):
     Two calls of ``fit_transform()``, of one object or of two objects of one class, with the two parts of one split
     (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains. Also a function that numbers the
     categories in what it is given (``np.unique(..., return_inverse=True)``, ``pd.factorize()``, ``.cat.codes``), where
-    an embedding is trained with what it makes of one part, and scored with what it makes of another one.
+    an embedding is trained with what it makes of one part, and scored with what it makes of another one. And two parts
+    of one table of which each is standardized with its own mean, one for training and one for the score; windows, of
+    which each has its own level, are left alone.
 
     Why it matters
     --------------
@@ -90,6 +94,21 @@ class FittedOnEachPart(Rule):
                 fix="number the categories once, by those of the training, and look up their numbers for both parts",
                 location=parts.coded,
             )
+        apart = standardized_apart(case)
+        if apart is not None:
+            yield self._standardized(case, *apart)
+
+    def _standardized(self, case: Case, trained: OwnMean, scored: OwnMean) -> Finding:
+        location, other = two_lines(case.dataflow, scored.mean, trained.mean)
+        return self.finding(
+            f"rows {scored.part.first:,} to {scored.part.end - 1:,} of the data, which the model is scored on, are "
+            f"standardized with their own mean, and those that it is trained on with another one{at_line(other)}",
+            symptom="none",
+            why="the same value then is another input where the model is scored than where it was trained",
+            fix="standardize both parts with the mean and the deviation of the part for training",
+            location=location,
+            symptom_location=other,
+        )
 
     def _finding(self, file: str, fitted: FittedTwice) -> Finding:
         is_same_line = fitted.line == fitted.first_line
