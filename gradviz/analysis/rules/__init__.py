@@ -66,7 +66,9 @@ from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOthe
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
+from gradviz.analysis.rules.features.ids_in_two_bytes import IdsInTwoBytes
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
+from gradviz.analysis.rules.features.padding_in_statistics import PaddingInStatistics
 from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
@@ -286,6 +288,7 @@ from gradviz.analysis.rules.similarities.no_unit_vectors import NoUnitVectors
 from gradviz.analysis.rules.similarities.nothing_keeps_apart import NothingKeepsApart
 from gradviz.analysis.rules.similarities.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.similarities.positive_elsewhere import PositiveElsewhere
+from gradviz.analysis.rules.similarities.positive_every_few import PositiveEveryFew
 from gradviz.analysis.rules.similarities.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.similarities.standardized_across import StandardizedAcross
@@ -687,6 +690,9 @@ RULES: tuple[type[Rule], ...] = (
     UnreachableEntropy,
     FocalFactorOfOneClass,
     CornersNotExchanged,
+    PositiveEveryFew,
+    IdsInTwoBytes,
+    PaddingInStatistics,
     PeriodsAreWhole,
     LengthsInOtherUnits,
     ScheduleNotResumed,

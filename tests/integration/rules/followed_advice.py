@@ -11,6 +11,29 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV939": (
+        (
+            "normalize each sequence before it is padded",
+            (
+                (
+                    "    x = torch.nn.utils",
+                    "    sounds = [(x - x.mean(0)) / x.std(0) for x in sounds]\n    x = torch.nn.utils",
+                ),
+                ("    x = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)\n", ""),
+            ),
+        ),
+        (
+            "(x * mask).sum(1) / mask.sum(1)",
+            (
+                (
+                    "x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
+                    "x - x.sum(1, keepdim=True) / torch.tensor([4, 9, 6])[:, None, None])",
+                ),
+            ),
+        ),
+    ),
+    "GV938": (("as uint32 (np.uint32)", (("np.uint16", "np.uint32"),)),),
+    "GV937": (("torch.arange(n) * 3", (("torch.arange(8)", "torch.arange(8) * 3"),)),),
     "GV956": (("scores.argmax(dim=1)", (("model(x).max(1)[0]", "model(x).argmax(dim=1)"),)),),
     "GV955": (
         (
