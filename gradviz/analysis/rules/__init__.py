@@ -97,6 +97,7 @@ from gradviz.analysis.rules.in_place.optimizer_step_before_backward import Optim
 from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
+from gradviz.analysis.rules.initial_values.new_rows_stay_random import NewRowsStayRandom
 from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
@@ -699,6 +700,7 @@ RULES: tuple[type[Rule], ...] = (
     MixedForEachOutput,
     LabelsInOtherOrder,
     FoldsShareAModel,
+    NewRowsStayRandom,
     FittedOnEachPart,
     ValuesAsClasses,
 )

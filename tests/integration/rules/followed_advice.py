@@ -11,6 +11,18 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV947": (
+        ("leave the embedding out of the freezing", (("new.weight.requires_grad_(False)\n", ""),)),
+        (
+            "weight[20:] = weight[:20].mean(0)",
+            (
+                (
+                    "    new.weight[:20] = old.weight\n",
+                    "    new.weight[:20] = old.weight\n    new.weight[20:] = new.weight[:20].mean(0)\n",
+                ),
+            ),
+        ),
+    ),
     "GV939": (
         (
             "normalize each sequence before it is padded",
