@@ -35,6 +35,7 @@ from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachOutput
+from gradviz.analysis.rules.densities.same_half_kept import SameHalfKept
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
 from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
@@ -701,6 +702,7 @@ RULES: tuple[type[Rule], ...] = (
     LabelsInOtherOrder,
     FoldsShareAModel,
     NewRowsStayRandom,
+    SameHalfKept,
     FittedOnEachPart,
     ValuesAsClasses,
 )

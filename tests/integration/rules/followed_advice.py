@@ -11,6 +11,18 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV948": (
+        ("x.flip(-1)", (("+ shift], dim=1)", "+ shift], dim=1).flip(-1)"),)),
+        (
+            "exchange the two parts in every second layer",
+            (
+                (
+                    "        x = torch.cat([kept, rest * log_scale.exp() + shift], dim=1)\n",
+                    "        x = torch.cat([rest * log_scale.exp() + shift, kept], dim=1)\n",
+                ),
+            ),
+        ),
+    ),
     "GV947": (
         ("leave the embedding out of the freezing", (("new.weight.requires_grad_(False)\n", ""),)),
         (
