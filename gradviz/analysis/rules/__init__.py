@@ -215,6 +215,7 @@ from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.penalties.decay_outweighs import DecayOutweighs
 from gradviz.analysis.rules.penalties.penalty_subtracted import PenaltySubtracted
 from gradviz.analysis.rules.penalties.penalty_without_abs import PenaltyWithoutAbs
+from gradviz.analysis.rules.players.judged_as_another import JudgedAsAnother
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.advantages_cross_ends import AdvantagesCrossEnds
 from gradviz.analysis.rules.reinforcement.best_instead_of_taken import BestInsteadOfTaken
@@ -703,6 +704,7 @@ RULES: tuple[type[Rule], ...] = (
     FoldsShareAModel,
     NewRowsStayRandom,
     SameHalfKept,
+    JudgedAsAnother,
     FittedOnEachPart,
     ValuesAsClasses,
 )

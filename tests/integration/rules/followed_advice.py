@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV949": (
+        (
+            "score = judge(fake, asked)",
+            (("torch.cat([fake, of_judge(y)], 1)", "torch.cat([fake, of_judge(asked)], 1)"),),
+        ),
+    ),
     "GV948": (
         ("x.flip(-1)", (("+ shift], dim=1)", "+ shift], dim=1).flip(-1)"),)),
         (
