@@ -69,6 +69,7 @@ from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformO
 from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
 from gradviz.analysis.rules.features.ids_in_two_bytes import IdsInTwoBytes
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
+from gradviz.analysis.rules.features.mask_token_overwritten import MaskTokenOverwritten
 from gradviz.analysis.rules.features.padding_in_statistics import PaddingInStatistics
 from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
@@ -702,6 +703,7 @@ RULES: tuple[type[Rule], ...] = (
     MixedForEachOutput,
     LabelsInOtherOrder,
     FoldsShareAModel,
+    MaskTokenOverwritten,
     NewRowsStayRandom,
     SameHalfKept,
     JudgedAsAnother,

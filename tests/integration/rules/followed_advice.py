@@ -29,6 +29,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV946": (("random = (...) & selected & ~masked", (("< 0.5) & selected\n", "< 0.5) & selected & ~masked\n"),)),),
     "GV947": (
         ("leave the embedding out of the freezing", (("new.weight.requires_grad_(False)\n", ""),)),
         (

@@ -65,7 +65,7 @@ FAULTY = {
     "written by .data": {"copied": DATA, "adapted": BEHIND},
     "copied into a view": {"copied": COPY, "adapted": BEHIND},
 }
-HEALTHY = {
+HEALTHY: dict[str, dict[str, object]] = {
     "rows that are trained": {"copied": COPIED, "adapted": BEHIND + "model.embed.requires_grad_(True)", **NEW},
     "rows that begin with the mean": {
         "copied": COPIED + "\n        new.weight[OLD:] = old.weight.mean(0)", "adapted": BEHIND, **NEW,

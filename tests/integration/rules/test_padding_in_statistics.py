@@ -39,6 +39,10 @@ FAULTY = {
     std, mean = torch.std_mean(x, dim=1, keepdim=True)  # HERE
     x = x.sub(mean) / (std + 1e-6)
 """,
+    "by a function": """
+    x = pad_sequence(sounds, batch_first=True)
+    x = scaled(x)  # HERE
+""",
     "over batch and positions": """
     x = pad_sequence(sounds, batch_first=True)
     x = (x - x.mean(dim=(0, 1))) / x.std(dim=(0, 1))  # HERE

@@ -64,9 +64,9 @@ class IdsInTwoBytes(Rule):
         flow = case.dataflow
         tables: dict[int, list[int]] = defaultdict(list)
         for row, call in calls_named(flow, frozenset({"embedding"})):
-            index, table = call.inputs[:_TWO] if len(call.inputs) >= _TWO else (None, None)
-            if index is not None and table is not None and shape_of(flow, table.tensor)[0] > _MIN_ROWS:
-                tables[table.tensor].append(row)
+            table = call.inputs[1].tensor if len(call.inputs) > 1 else None
+            if table is not None and shape_of(flow, table)[0] > _MIN_ROWS:
+                tables[table].append(row)
         for table, rows in tables.items():
             highest = _highest_id(case, rows)
             if highest is None or highest > _LAST or not flow.has_step_after(rows[0]):
@@ -92,7 +92,6 @@ class IdsInTwoBytes(Rule):
         )
 
 
-_TWO = 2
 _LAST = 65_535
 _MIN_ROWS = 67_000
 """More than 65,536 with some special tokens, rounded up."""

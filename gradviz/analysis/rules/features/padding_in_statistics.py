@@ -9,9 +9,9 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.sequences.padded_data import PaddedData, padded_batches
@@ -74,7 +74,7 @@ class PaddingInStatistics(Rule):
                 yield self._finding(flow, batch, found)
 
     def _finding(self, flow: Dataflow, batch: PaddedData, found: _Centred) -> Finding:
-        location, padded = location_of_call(flow, found.mean), location_of_call(flow, batch.row)
+        location, padded = _line_to_edit(flow, batch, found), location_of_call(flow, batch.row)
         return self.finding(
             f"{call_words(flow.log.calls[found.mean])} over the positions also counts the padding{at_line(padded)}: "
             f"{batch.padded:,} of the {batch.positions:,} positions of a batch",
@@ -117,6 +117,17 @@ def _averages(call: Call, batch: PaddedData, rank: int) -> bool:
     is_of_batch = bool(call.inputs) and call.inputs[0].tensor == batch.tensor and len(call.inputs) == 1
     over = axes_of(call, rank)
     return plain_name(call.function) in _MEANS and is_of_batch and (batch.axis in over or not over)
+
+
+def _line_to_edit(flow: Dataflow, batch: PaddedData, found: _Centred) -> Location | None:
+    """The line of the function that padded which normalizes, or calls a function that does; else that of the mean."""
+    here = flow.line_of(batch.row)
+    own = (
+        line
+        for line in callers(flow, found.mean)
+        if here is not None and (line.file, line.function) == (here.file, here.function)
+    )
+    return location_of_line(next(own, flow.line_of(found.mean)))
 
 
 def _is_trained_with(flow: Dataflow, row: int) -> bool:
