@@ -39,6 +39,10 @@ FAULTY = {
     std, mean = torch.std_mean(x, dim=1, keepdim=True)  # HERE
     x = x.sub(mean) / (std + 1e-6)
 """,
+    "filled up one by one": """
+    x = torch.stack([F.pad(sound, (0, 0, 0, 24 - len(sound))) for sound in sounds])
+    x = (x - x.mean(dim=1, keepdim=True)) / x.std(dim=1, keepdim=True)  # HERE
+""",
     "by a function": """
     x = pad_sequence(sounds, batch_first=True)
     x = scaled(x)  # HERE
@@ -72,6 +76,19 @@ HEALTHY = {
 @pytest.mark.parametrize("name", FAULTY)
 def test_means_that_count_padding_are_told(name: str, tmp_path: Path) -> None:
     assert_first_alarm(PROGRAM + FAULTY[name] + LOSS + TRAIN, "padding_in_statistics", tmp_path)
+
+
+def test_waves_that_are_normalized_with_their_padding_are_told(tmp_path: Path) -> None:
+    script = f"""{HEAD}
+net, head = nn.Conv1d(1, 8, 9, stride=4), nn.Linear(8, 2)
+optimizer = torch.optim.Adam([*net.parameters(), *head.parameters()], lr=0.01)
+for step in range(4):
+    waves = [0.3 + torch.randn(n) for n in (60, 25, 90, 41)]
+    x = nn.utils.rnn.pad_sequence(waves, batch_first=True)
+    x = (x - x.mean(-1, keepdim=True)) / x.var(-1, keepdim=True).add(1e-7).sqrt()  # HERE
+    loss = F.cross_entropy(head(net(x[:, None]).relu().mean(-1)), torch.tensor([0, 1, 0, 1]))
+{TRAIN}"""
+    assert_first_alarm(script, "padding_in_statistics", tmp_path)
 
 
 @pytest.mark.parametrize("name", HEALTHY)

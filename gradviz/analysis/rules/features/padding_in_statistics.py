@@ -23,10 +23,10 @@ class PaddingInStatistics(Rule):
 
     What it finds
     -------------
-    A batch of sequences that ``pad_sequence()`` filled up, or that were assigned to the rows of a tensor of zeros, from
-    which the mean over its positions is subtracted before a network gets it, where a tenth of the positions or more is
-    padding. What is multiplied with a mask, or indexed, before the mean is left alone; so are normalizations inside of
-    a network.
+    A batch of sequences that ``pad_sequence()`` or ``pad()`` filled up, or that were assigned to the rows of a tensor
+    of zeros, from which the mean over its positions is subtracted before a network gets it, where a tenth of the
+    positions or more is padding. What is multiplied with a mask, or indexed, before the mean is left alone; so are
+    normalizations inside of a network.
 
     Why it matters
     --------------
