@@ -37,6 +37,11 @@ FAULTY = {
     scores = torch.einsum("nd,md->nm", q, p) * 10
     loss = F.cross_entropy(scores, torch.arange(len(scores)))  # HERE
 """,
+    "the passages of each query, put together": """
+    several = [torch.stack([one, *others]) for one, others in zip(near, far, strict=True)]
+    labels = torch.arange(n)  # HERE
+    loss = F.cross_entropy(q @ passage(torch.cat(several)).t() / 0.1, labels)
+""",
     "a batch of query by query": """
     both = torch.cat([near.unsqueeze(1), far], dim=1)
     keys = passage(both.reshape(-1, both.shape[-1]))
@@ -56,6 +61,10 @@ HEALTHY = {
 """,
     "all positives and then all negatives": """
     p = torch.cat([passage(near), passage(far.flatten(0, 1))])
+    loss = F.cross_entropy(q @ p.T / 0.1, torch.arange(n))
+""",
+    "several batches, put together": """
+    p = torch.cat([passage(near), *(passage(far[:, i]) for i in range(k))])
     loss = F.cross_entropy(q @ p.T / 0.1, torch.arange(n))
 """,
     "the best of several vectors of each document": """

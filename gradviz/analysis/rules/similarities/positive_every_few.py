@@ -156,12 +156,18 @@ def _is_laid_out_by_query(flow: Dataflow, keys: TensorUse, product: int, queries
         if row is None or call is None or row in seen:
             continue
         seen.add(row)
-        if plain_name(call.function) in _CUT and _joins(flow, call, queries, columns):
+        if _joins(flow, call, queries, columns):
             return True
         waiting += [(use.tensor, row) for use in call.inputs if columns in shape_of(flow, use.tensor)]
     return False
 
 
 def _joins(flow: Dataflow, call: Call, queries: int, columns: int) -> bool:
-    before, after = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-    return before[:_TWO] == (queries, columns // queries) and after[:1] == (columns,)
+    """Whether a call makes one axis of those of queries and of their rows, or puts the rows of all queries together."""
+    name, each = plain_name(call.function), columns // queries
+    if not call.inputs or not call.outputs or shape_of(flow, call.outputs[0].tensor)[:1] != (columns,):
+        return False
+    given = [shape_of(flow, use.tensor) for use in call.inputs]
+    if name == "cat":
+        return len(given) == queries and all(shape[:1] == (each,) for shape in given)
+    return name in _CUT and given[0][:_TWO] == (queries, each)
