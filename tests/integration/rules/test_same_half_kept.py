@@ -85,6 +85,39 @@ def test_layers_that_take_turns_are_left_alone(name: str, tmp_path: Path) -> Non
     assert not alarms(PROGRAM.format(here="", **HEALTHY[name]), tmp_path)
 
 
+MASKED = (
+    HEAD
+    + """
+class Coupling(nn.Module):
+    def __init__(self, mask):
+        super().__init__()
+        self.register_buffer("mask", mask)
+        self.s = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4), nn.Tanh())
+        self.t = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4))
+    def forward(self, x):
+        kept = x * self.mask
+        s, t = self.s(kept) * (1 - self.mask), self.t(kept) * (1 - self.mask)
+        return kept + (1 - self.mask) * (x * torch.exp(s) + t), s.sum(1)
+mask = torch.tensor([1.0, 0.0, 1.0, 0.0])
+flow = nn.ModuleList(Coupling({masks}) for i in range(4))
+optimizer = torch.optim.Adam(flow.parameters(), lr=0.003)
+mix = torch.randn(4, 4)
+for step in range(4):
+    z, volume = torch.sinh(torch.randn(32, 4) @ mix * 0.3), 0
+    for layer in flow:
+        z, more = layer(z)  # HERE
+        volume = volume + more
+    loss = (0.5 * z.square().sum(1) - volume).mean()
+"""
+    + TRAIN
+)
+
+
+def test_layers_with_one_mask_are_told_and_those_with_two_are_not(tmp_path: Path) -> None:
+    assert_first_alarm(MASKED.format(masks="mask"), "same_half_kept", tmp_path)
+    assert not alarms(MASKED.format(masks="mask if i % 2 else 1 - mask"), tmp_path)
+
+
 def test_gates_of_a_part_are_left_alone(tmp_path: Path) -> None:
     script = f"""{HEAD}
 nets, head = nn.ModuleList(nn.Linear(4, 4) for _ in range(3)), nn.Linear(8, 3)

@@ -24,7 +24,8 @@ class SameHalfKept(Rule):
     -------------
     Two or more coupling layers one behind the other, in which a network computes, from one part of the dimensions, the
     scale ``exp(s)`` and the shift of the other part, and both are put together as they stood; where each layer keeps
-    the part that the first one kept. Layers that take turns, and permutations between them, are left alone.
+    the part that the first one kept, or uses the very same mask. Layers that take turns, and permutations between them,
+    are left alone.
 
     Why it matters
     --------------
@@ -71,7 +72,7 @@ class SameHalfKept(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         by_step: dict[int, list[_Coupling]] = defaultdict(list)
-        for row, call in calls_named(flow, frozenset({"cat"})):
+        for row, call in calls_named(flow, frozenset({"cat", "add"})):
             found = _coupling(flow, row, call) if flow.has_step_after(row) else None
             if found is not None:
                 by_step[flow.step_before(row)].append(found)
@@ -85,12 +86,12 @@ class SameHalfKept(Rule):
         row = couplings[-1].row
         joined, called = location_of_call(flow, row), _line_of_layer(flow, row)
         return self.finding(
-            f"all {len(couplings):,} coupling layers keep the {_PLACES[couplings[0].place]} part of the dimensions, "
-            "and transform the other one",
+            f"all {len(couplings):,} coupling layers keep {couplings[0].what} of the dimensions, and transform the "
+            "other one",
             symptom="grad_wrong",
             why="what is kept by all layers reaches the end as it came from the data, and no parameter can change it",
             fix="let the layers take turns: flip the result of each, x.flip(-1), or exchange the two parts in every "
-            "second layer",
+            "second layer: 1 - mask",
             location=called or joined,
             symptom_location=joined if called not in (None, joined) else None,
             evidence={"layers": len(couplings)},
@@ -104,11 +105,13 @@ class _Coupling(Struct, frozen=True):
     source: int
     """What the layer got."""
     place: int
-    """0 if it kept the first part, 1 for the second one."""
+    """0 if it kept the first part, 1 for the second one; with a mask, the memory of the mask."""
+    what: str
+    """The part that it kept, in words."""
 
 
 _BOTH = 2
-_PLACES = ("first", "second")
+_PLACES = ("the first part", "the second part")
 _CUTS = frozenset({"chunk", "split", "tensor_split", "getitem", "narrow"})
 _SCALES = frozenset({"exp", "sigmoid"})
 _PRODUCTS = frozenset({"linear", "matmul", "addmm", "conv1d", "conv2d"})
@@ -119,6 +122,8 @@ _MAX_BETWEEN = 4
 def _coupling(flow: Dataflow, row: int, call: Call) -> _Coupling | None:
     if len(call.inputs) != _BOTH or not call.outputs or not call.outputs[0].requires_grad:
         return None
+    if plain_name(call.function) == "add":
+        return _masked_coupling(flow, row, call)
     for place, use in enumerate(call.inputs):
         made = flow.newest_producer(use.tensor, row)
         cut = None if made is None else flow.log.calls[made]
@@ -129,7 +134,24 @@ def _coupling(flow: Dataflow, row: int, call: Call) -> _Coupling | None:
         is_whole = shape_of(flow, source) == shape_of(flow, call.outputs[0].tensor)
         is_in_place = is_whole and _place_of(flow, cut, use.tensor) == place
         if is_in_place and other.requires_grad and _is_scaled_by(flow, other.tensor, row, made, use.tensor):
-            return _Coupling(row, source, place)
+            return _Coupling(row, source, place, _PLACES[place])
+    return None
+
+
+def _masked_coupling(flow: Dataflow, row: int, call: Call) -> _Coupling | None:
+    """``x * mask + (1 - mask) * (x * exp(s) + t)``, where a network computes both from ``x * mask``."""
+    for use, other in (call.inputs, call.inputs[::-1]):
+        made = flow.newest_producer(use.tensor, row)
+        product = None if made is None else flow.log.calls[made]
+        if made is None or product is None or plain_name(product.function) != "mul" or len(product.inputs) != _BOTH:
+            continue
+        source, mask = sorted(product.inputs, key=lambda each: -len(shape_of(flow, each.tensor)))
+        values, shape = flow.values_of(mask, made), shape_of(flow, mask.tensor)
+        is_mask = values is not None and (values.minimum, values.maximum) == (0, 1) and not mask.requires_grad
+        is_for_all = shape_of(flow, source.tensor)[1:] == shape
+        is_coupling = is_mask and is_for_all and other.requires_grad
+        if is_coupling and _is_scaled_by(flow, other.tensor, row, made, use.tensor):
+            return _Coupling(row, source.tensor, flow.memory_of(mask.tensor), "what one mask leaves")
     return None
 
 
@@ -159,18 +181,18 @@ def _keep_the_same(flow: Dataflow, couplings: list[_Coupling]) -> bool:
     if len(couplings) < _BOTH or len({each.place for each in couplings}) > 1:
         return False
     pairs = pairwise(couplings)
-    return all(_above_elements(flow, later.source, later.row) == earlier.row for earlier, later in pairs)
+    return all(_comes_from(flow, later.source, later.row, earlier.row) for earlier, later in pairs)
 
 
-def _above_elements(flow: Dataflow, tensor: int, before: int) -> int | None:
-    """The call that made a tensor, before it was scaled and moved dimension by dimension."""
+def _comes_from(flow: Dataflow, tensor: int, before: int, maker: int) -> bool:
+    """Whether a call made a tensor, or what was only scaled and moved since, dimension by dimension."""
     for _ in range(_MAX_BETWEEN):
         row = flow.newest_producer(tensor, before)
         call = None if row is None else flow.log.calls[row]
-        if row is None or call is None or plain_name(call.function) not in _BY_ELEMENT:
-            return row
+        if row is None or call is None or row == maker or plain_name(call.function) not in _BY_ELEMENT:
+            return row == maker
         tensor, before = call.inputs[0].tensor, row
-    return None
+    return False
 
 
 def _line_of_layer(flow: Dataflow, row: int) -> Location | None:
