@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from gradviz.analysis.dataflow.call_words import DIFFERENCES, callers, plain_nam
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.computed_alike import COPIES, DRAWS, Twins, is_kept_view, twins
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, ValueFacts
 from gradviz.graph.model import CallSite
 
 
@@ -44,6 +45,8 @@ _NORMALIZE = COPIES | {"log_softmax", "softmax", "log", "exp"}
 _OF_RATIOS = frozenset({"exp", "clamp"})
 """The ratio to the policy that acted, and what keeps near it, may be one and zero in a single update with each data."""
 _SIDES = 2
+_ROUNDING = 1e-5
+"""A recurrent layer may compute in another order where no gradient is asked for."""
 _MIN_STEPS = 3
 _MOST_COMPARED = 4
 _MOST_BACKWARDS = 4
@@ -93,9 +96,17 @@ def _have_equal_sides(flow: Dataflow, rows: list[int]) -> bool:
         if plain_name(call.function) in _DIVERGENCES:
             continue
         values, side = call.outputs[0].values, flow.values_of(call.inputs[0], row)
-        if values is None or side is None or values.zeros != values.count or side.zeros == side.count:
+        if values is None or side is None or side.zeros == side.count:
+            return False
+        if values.zeros != values.count and _size(values) > _ROUNDING * _size(side):
             return False
     return True
+
+
+def _size(values: ValueFacts) -> float:
+    """The largest absolute value; an endless one where it is unknown."""
+    known = [each for each in (values.minimum, values.maximum) if each is not None]
+    return max(map(abs, known)) if known and values.is_finite else inf
 
 
 def _reference(histories: ParameterHistories, row: int) -> tuple[int, Twins] | None:

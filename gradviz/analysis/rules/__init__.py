@@ -35,6 +35,7 @@ from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachOutput
+from gradviz.analysis.rules.densities.same_half_kept import SameHalfKept
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
 from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
@@ -66,7 +67,10 @@ from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOthe
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
+from gradviz.analysis.rules.features.ids_in_two_bytes import IdsInTwoBytes
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
+from gradviz.analysis.rules.features.mask_token_overwritten import MaskTokenOverwritten
+from gradviz.analysis.rules.features.padding_in_statistics import PaddingInStatistics
 from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
@@ -96,6 +100,7 @@ from gradviz.analysis.rules.in_place.optimizer_step_before_backward import Optim
 from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
+from gradviz.analysis.rules.initial_values.new_rows_stay_random import NewRowsStayRandom
 from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
@@ -213,6 +218,7 @@ from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.penalties.decay_outweighs import DecayOutweighs
 from gradviz.analysis.rules.penalties.penalty_subtracted import PenaltySubtracted
 from gradviz.analysis.rules.penalties.penalty_without_abs import PenaltyWithoutAbs
+from gradviz.analysis.rules.players.judged_as_another import JudgedAsAnother
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.advantages_cross_ends import AdvantagesCrossEnds
 from gradviz.analysis.rules.reinforcement.best_instead_of_taken import BestInsteadOfTaken
@@ -289,6 +295,7 @@ from gradviz.analysis.rules.similarities.no_unit_vectors import NoUnitVectors
 from gradviz.analysis.rules.similarities.nothing_keeps_apart import NothingKeepsApart
 from gradviz.analysis.rules.similarities.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.similarities.positive_elsewhere import PositiveElsewhere
+from gradviz.analysis.rules.similarities.positive_every_few import PositiveEveryFew
 from gradviz.analysis.rules.similarities.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.similarities.standardized_across import StandardizedAcross
@@ -690,12 +697,19 @@ RULES: tuple[type[Rule], ...] = (
     UnreachableEntropy,
     FocalFactorOfOneClass,
     CornersNotExchanged,
+    PositiveEveryFew,
+    IdsInTwoBytes,
+    PaddingInStatistics,
     PeriodsAreWhole,
     LengthsInOtherUnits,
     ScheduleNotResumed,
     MixedForEachOutput,
     LabelsInOtherOrder,
     FoldsShareAModel,
+    MaskTokenOverwritten,
+    NewRowsStayRandom,
+    SameHalfKept,
+    JudgedAsAnother,
     FittedOnEachPart,
     ValuesAsClasses,
     WindowsSplitAtRandom,

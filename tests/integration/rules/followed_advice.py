@@ -19,6 +19,60 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("windows[order[:90]], windows[order[90:]]", "windows[:90], windows[98:]"),),
         ),
     ),
+    "GV949": (
+        (
+            "score = judge(fake, asked)",
+            (("torch.cat([fake, of_judge(y)], 1)", "torch.cat([fake, of_judge(asked)], 1)"),),
+        ),
+    ),
+    "GV948": (
+        ("x.flip(-1)", (("+ shift], dim=1)", "+ shift], dim=1).flip(-1)"),)),
+        (
+            "exchange the two parts in every second layer",
+            (
+                (
+                    "        x = torch.cat([kept, rest * log_scale.exp() + shift], dim=1)\n",
+                    "        x = torch.cat([rest * log_scale.exp() + shift, kept], dim=1)\n",
+                ),
+            ),
+        ),
+    ),
+    "GV946": (("random = (...) & selected & ~masked", (("< 0.5) & selected\n", "< 0.5) & selected & ~masked\n"),)),),
+    "GV947": (
+        ("leave the embedding out of the freezing", (("new.weight.requires_grad_(False)\n", ""),)),
+        (
+            "weight[20:] = weight[:20].mean(0)",
+            (
+                (
+                    "    new.weight[:20] = old.weight\n",
+                    "    new.weight[:20] = old.weight\n    new.weight[20:] = new.weight[:20].mean(0)\n",
+                ),
+            ),
+        ),
+    ),
+    "GV939": (
+        (
+            "normalize each sequence before it is padded",
+            (
+                (
+                    "    x = torch.nn.utils",
+                    "    sounds = [(x - x.mean(0)) / x.std(0) for x in sounds]\n    x = torch.nn.utils",
+                ),
+                ("    x = (x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)\n", ""),
+            ),
+        ),
+        (
+            "(x * mask).sum(1) / mask.sum(1)",
+            (
+                (
+                    "x - x.mean(1, keepdim=True)) / x.std(1, keepdim=True)",
+                    "x - x.sum(1, keepdim=True) / torch.tensor([4, 9, 6])[:, None, None])",
+                ),
+            ),
+        ),
+    ),
+    "GV938": (("as uint32 (np.uint32)", (("np.uint16", "np.uint32"),)),),
+    "GV937": (("torch.arange(n) * 3", (("torch.arange(8)", "torch.arange(8) * 3"),)),),
     "GV956": (("scores.argmax(dim=1)", (("model(x).max(1)[0]", "model(x).argmax(dim=1)"),)),),
     "GV955": (
         (

@@ -68,8 +68,11 @@ for i, (inputs, {more}) in enumerate(DataLoader(TensorDataset({data}), 16, shuff
 SLICED = "wanted[i * 16 : i * 16 + 16]"
 
 
-def test_results_in_the_order_of_the_data_beside_a_loader_that_shuffles_are_told(tmp_path: Path) -> None:
-    script = TAUGHT.format(more="labels", data="x, y", shuffle=True, soft=f"{SLICED}  # HERE")
+@pytest.mark.parametrize(
+    "soft", [SLICED, f"{SLICED}.log().softmax(1)", f"torch.sigmoid({SLICED})"], ids=["kept", "normalized", "squashed"]
+)
+def test_results_in_the_order_of_the_data_beside_a_loader_that_shuffles_are_told(soft: str, tmp_path: Path) -> None:
+    script = TAUGHT.format(more="labels", data="x, y", shuffle=True, soft=f"{soft}  # HERE")
     assert_first_alarm(HEAD + script + TRAIN, "shuffled_apart", tmp_path)
 
 
@@ -77,6 +80,8 @@ def test_results_in_the_order_of_the_data_beside_a_loader_that_shuffles_are_told
     "given",
     [
         {"more": "labels", "data": "x, y", "shuffle": False, "soft": SLICED},
+        {"more": "labels", "data": "x, y", "shuffle": False, "soft": f"({SLICED} / 2).softmax(1)"},
+        {"more": "place", "data": "x, torch.arange(64)", "shuffle": True, "soft": "(wanted[place] / 2).softmax(1)"},
         {"more": "part", "data": "x, wanted", "shuffle": True, "soft": "part"},
         {"more": "place", "data": "x, torch.arange(64)", "shuffle": True, "soft": "wanted[place]"},
     ],

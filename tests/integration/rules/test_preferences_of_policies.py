@@ -71,3 +71,27 @@ def test_a_reference_that_is_the_policy_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loss", OTHERS)
 def test_other_references_are_right(loss: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + POLICY + loss + TRAIN, tmp_path)
+
+
+RECURRENT = """
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.lstm, self.out = nn.Embedding(12, 32), nn.LSTM(32, 32, batch_first=True), nn.Linear(32, 12)
+    def score(self, ids):
+        logits = self.out(self.lstm(self.embed(ids[:, :-1]))[0])
+        return logits.log_softmax(-1).gather(-1, ids[:, 1:, None]).squeeze(-1).sum(-1)
+policy = Policy()
+reference = {reference}
+optimizer = torch.optim.RMSprop(policy.parameters(), lr=0.005)
+for step in range(5):
+    good, bad = torch.randint(0, 6, (24, 10)) * 2, torch.randint(0, 12, (24, 10))
+    with torch.no_grad():
+        before = reference.score(good) - reference.score(bad)  # HERE
+    loss = -F.logsigmoid(0.2 * (policy.score(good) - policy.score(bad) - before)).mean()
+"""
+
+
+def test_both_sides_of_a_recurrent_policy_may_differ_by_rounding(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + RECURRENT.format(reference="policy") + TRAIN, "ratio_always_one", tmp_path)
+    assert not alarms(HEAD + RECURRENT.format(reference="copy.deepcopy(policy)") + TRAIN, tmp_path)

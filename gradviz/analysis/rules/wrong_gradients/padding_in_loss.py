@@ -12,6 +12,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, is_reduced_as_a_whole
+from gradviz.analysis.rules.bases.losses.targets.picked_padding import picked_with_padding
 from gradviz.analysis.rules.bases.sequences.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
 from gradviz.analysis.rules.bases.sequences.whole_means import WholeMean, average_of_whole, means_of_unpacked
 from gradviz.graph.call_log import IGNORED_CLASS, Call, Padding
@@ -24,7 +25,8 @@ class PaddingInLoss(Rule):
     -------------
     ``cross_entropy``, ``nll_loss`` and element-by-element losses that average over, or sum, a target from
     ``pad_sequence()`` in which sequences were padded, where ``ignore_index`` is not the value of the padding; the same
-    by hand, and of all positions that ``pad_packed_sequence()`` returns; and
+    by hand, and of all positions that ``pad_packed_sequence()`` returns; log-probabilities of ids that are added up
+    with those of the padding, also behind a mask that is the same for all sequences; and
     ``cross_entropy`` of classes that end, or begin, with runs of one id of different lengths, which stands nowhere else
     and also pads the ids that the model gets.
 
@@ -99,6 +101,10 @@ class PaddingInLoss(Rule):
             if flow.log.calls[row].call_site not in told:
                 told.add(flow.log.calls[row].call_site)
                 yield self._finding_of_ids(case, row, ids)
+        for row, ids in picked_with_padding(case):
+            if flow.log.calls[row].call_site not in told:
+                told.add(flow.log.calls[row].call_site)
+                yield self._finding_of_picked(case, row, ids)
         for whole in wholes:
             if flow.log.calls[whole.row].call_site not in told:
                 told.add(flow.log.calls[whole.row].call_site)
@@ -135,6 +141,22 @@ class PaddingInLoss(Rule):
             else f"pass ignore_index={ids.value}",
             location=location,
             symptom_location=used if used != location else None,
+            evidence={"padding": ids.value, "padded": ids.count, "positions": ids.of},
+        )
+
+    def _finding_of_picked(self, case: Case, row: int, ids: Padding) -> Finding:
+        flow = case.dataflow
+        mask, picked = _mask_behind(flow, row), location_of_call(flow, row)
+        location = picked if mask is None else location_of_call(flow, mask)
+        return self.finding(
+            f"{plain_name(flow.log.calls[row].function)}() also picks what the model gives to the padding, and that "
+            f"counts in the sum: {in_words(ids)}"
+            + ("" if mask is None else ", and the mask hides fewer positions than that"),
+            symptom="grad_wrong",
+            why="how likely a sequence is then depends on how much longer another one of its batch is",
+            fix=f"multiply by a mask that is also zero where the ids only pad: labels != {ids.value}",
+            location=location,
+            symptom_location=picked if picked != location else None,
             evidence={"padding": ids.value, "padded": ids.count, "positions": ids.of},
         )
 

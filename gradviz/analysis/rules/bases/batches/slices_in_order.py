@@ -84,6 +84,8 @@ _MAX_TRIED = 4
 """Calls of one line: what it combines is taken in the same way each time."""
 _BOUNDS = ("1.start", "1.stop")
 _RESHAPES = frozenset({"squeeze", "unsqueeze", "flatten", "detach", "float"})
+_BY_ROW = frozenset({"softmax", "log_softmax", "sigmoid", "exp", "log", "div", "mul"})
+"""Of a tensor and numbers, they compute each sample by itself: the probabilities of a teacher from its scores."""
 
 
 def _shortest_permutation(case: Case) -> int:
@@ -116,7 +118,8 @@ def _slice(case: Case, tensor: int, row: int, shortest: int, belong: frozenset[i
             above = flow.ancestors(given, maker)
             is_random = any(plain_name(flow.log.calls[each].function) in _DRAWS for each in above[-1:])
             return None if (is_random and given not in belong) or orderings(case, above) else maker
-        if plain_name(call.function) not in _PARTS | _RESHAPES:
+        is_by_row = plain_name(call.function) in _BY_ROW and len(call.inputs) == 1
+        if not is_by_row and plain_name(call.function) not in _PARTS | _RESHAPES:
             return None
     return None
 

@@ -133,6 +133,10 @@ def _has_zeros(flow: Dataflow, use: TensorUse, row: int) -> bool:
 
 def _has_few_zeros(flow: Dataflow, use: TensorUse, row: int, positions: Shape, padded: int) -> bool:
     """Whether a mask of positions has fewer zeros than positions that pad: it leaves others out, as those of a prompt.
-    The last position of each sequence may have been cut off."""
-    values = flow.values_of(use, row)
-    return values is not None and values.count == prod(positions) and values.zeros < padded - positions[0]
+    The last position of each sequence may have been cut off. A mask may also be one for all sequences."""
+    values, shape = flow.values_of(use, row), shape_of(flow, use.tensor)
+    if values is None:
+        return False
+    is_for_all = shape in (positions[1:], (1, *positions[1:]))
+    zeros = values.zeros * (positions[0] if is_for_all else 1)
+    return (is_for_all or values.count == prod(positions)) and zeros < padded - positions[0]
