@@ -85,6 +85,7 @@ from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetai
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
 from gradviz.analysis.rules.graph_lifetime.losses_left_behind import LossesLeftBehind
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
+from gradviz.analysis.rules.in_place.average_of_one_state import AverageOfOneState
 from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
@@ -693,6 +694,7 @@ RULES: tuple[type[Rule], ...] = (
     MixedForEachOutput,
     LabelsInOtherOrder,
     FoldsShareAModel,
+    AverageOfOneState,
     FittedOnEachPart,
     ValuesAsClasses,
 )

@@ -11,6 +11,26 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV951": (
+        (
+            "local = copy.deepcopy(model)",
+            (
+                ("def train(part):", "import copy\ndef train(part):\n    local = copy.deepcopy(model)"),
+                ("SGD(model.", "SGD(local."),
+                ("(model(part)", "(local(part)"),
+                ("return model.", "return local."),
+            ),
+        ),
+        (
+            "{key: value.clone() for key, value in model.state_dict().items()}",
+            (
+                (
+                    "return model.state_dict()",
+                    "return {key: value.clone() for key, value in model.state_dict().items()}",
+                ),
+            ),
+        ),
+    ),
     "GV956": (("scores.argmax(dim=1)", (("model(x).max(1)[0]", "model(x).argmax(dim=1)"),)),),
     "GV955": (
         (
