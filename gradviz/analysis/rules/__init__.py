@@ -96,6 +96,7 @@ from gradviz.analysis.rules.in_place.optimizer_step_before_backward import Optim
 from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
+from gradviz.analysis.rules.initial_values.members_are_alike import MembersAreAlike
 from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
@@ -695,6 +696,7 @@ RULES: tuple[type[Rule], ...] = (
     LabelsInOtherOrder,
     FoldsShareAModel,
     AverageOfOneState,
+    MembersAreAlike,
     FittedOnEachPart,
     ValuesAsClasses,
 )

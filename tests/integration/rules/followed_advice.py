@@ -11,6 +11,13 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV952": (
+        ("seed + number", (("train(seed=0)", "train(0 + number)"),)),
+        (
+            "seed once, before the first one",
+            (("    torch.manual_seed(seed)\n", ""), ("members =", "torch.manual_seed(0)\nmembers =")),
+        ),
+    ),
     "GV951": (
         (
             "local = copy.deepcopy(model)",
