@@ -78,6 +78,102 @@ HEALTHY = {
 }  # fmt: skip
 
 
+TWO_SETS = (
+    HEAD
+    + """
+from torch.utils.data import DataLoader, Dataset
+class Images(Dataset):
+    def __init__(self, n, transform=None):
+        self.labels = torch.randint(0, 3, (n,))
+        self.images = torch.rand(n, 3, 8, 8) + 0.5 * self.labels[:, None, None, None]
+        self.transform = transform
+    def __len__(self):
+        return len(self.labels)
+    def __getitem__(self, i):
+        image = self.images[i]
+        return (image if self.transform is None else self.transform(image)), self.labels[i]
+mean, std = torch.full((3, 1, 1), 0.9), torch.full((3, 1, 1), 0.5)
+def normalize(image):
+    return (image - mean) / std
+def augment(image):
+    return normalize(image.flip(-1) if torch.rand(()) < 0.5 else image)
+def noisy(image):
+    return image + 0.1 * torch.randn_like(image)
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.001)
+train = DataLoader(Images(96, {train}), 16, shuffle=True)
+held_out = DataLoader(Images(48{held_out}), 16)  # HERE
+for epoch in range({epochs}):
+    net.train()
+    for image, label in train:
+        loss = F.cross_entropy(net(image), label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        print(sum({score} for image, label in held_out))
+"""
+)
+RIGHT = "(net(image).argmax(1) == label).sum()"
+
+
+@pytest.mark.parametrize("epochs", [1, 4])
+@pytest.mark.parametrize("transform", ["normalize", "augment", "lambda image: image.mul(2).sub(1)"])
+def test_a_data_set_without_the_transform_of_the_other_is_told(transform: str, epochs: int, tmp_path: Path) -> None:
+    script = TWO_SETS.format(train=transform, held_out="", epochs=epochs, score=RIGHT)
+    assert_first_alarm(script, "prepared_otherwise", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("train", "held_out", "score"),
+    [
+        ("augment", ", normalize", RIGHT),
+        ("lambda image: 2 * image - 1", ", lambda image: (image - 0.5) / 0.5", RIGHT),
+        ("noisy", "", RIGHT),
+        ("lambda image: normalize(noisy(image))", ", normalize", RIGHT),
+        ("lambda image: (0.8 + 0.4 * torch.rand(())) * image", "", RIGHT),
+        ("lambda image: torch.rand(()).item() * image", "", RIGHT),
+        # What the network makes of other inputs.
+        ("normalize", "", "net(image).softmax(1).amax(1).sum()"),
+    ],
+)
+def test_two_data_sets_that_are_prepared_alike_are_right(train: str, held_out: str, score: str, tmp_path: Path) -> None:
+    assert not alarms(TWO_SETS.format(train=train, held_out=held_out, epochs=3, score=score), tmp_path)
+
+
+DRAWN = (
+    HEAD
+    + """
+w = torch.randn(4, 1)
+def draw(n):
+    x = 50 + 20 * torch.randn(n, 4)
+    return x, (x - 50) @ w
+def batches(x, y):
+    for rows in torch.arange(len(x)).split(16):
+        yield x[rows], y[rows]
+net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+train, held_out = draw(96), draw(32)
+center, scale = train[0].mean(0), train[0].std(0)
+for epoch in range(3):
+    for x, y in batches(*train):
+        loss = F.mse_loss(net((x - center) / scale), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    for x, y in batches(*held_out):
+        print(F.mse_loss(net({inputs}), y))
+"""
+)
+
+
+def test_data_of_one_function_that_are_not_normalized_are_told(tmp_path: Path) -> None:
+    assert [each.cause for each in alarms(DRAWN.format(inputs="x"), tmp_path)] == ["prepared_otherwise"]
+    assert not alarms(DRAWN.format(inputs="(x - center) / scale"), tmp_path)
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_line_of_the_evaluation_is_told(name: str, tmp_path: Path) -> None:
     assert_first_alarm(FAULTS[name], "prepared_otherwise", tmp_path)

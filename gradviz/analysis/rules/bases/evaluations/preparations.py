@@ -27,6 +27,8 @@ class Preparation(Struct, frozen=True):
 
 
 _TAKE = frozenset({"index_select", "split", "chunk", "unbind", "narrow", "select", "flip", "roll", "pad"})
+TAKE = frozenset({"getitem", "index_select", "split", "chunk", "unbind", "narrow", "select"})
+"""What takes samples out of data."""
 _MOVES = frozenset({"transpose", "permute", "movedim"})
 _OF_ONE = _MOVES | {"log", "log1p", "exp", "sqrt", "tanh", "sigmoid", "square", "abs", "clamp"}
 _OF_TWO = frozenset({"add", "sub", "mul", "div", "true_divide"})
