@@ -119,6 +119,7 @@ from gradviz.analysis.rules.likelihoods.uniform_noise import UniformNoise
 from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReversed
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
+from gradviz.analysis.rules.loops.argument_never_read import ArgumentNeverRead
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
@@ -697,6 +698,7 @@ RULES: tuple[type[Rule], ...] = (
     FoldsShareAModel,
     AverageOfOneState,
     MembersAreAlike,
+    ArgumentNeverRead,
     FittedOnEachPart,
     ValuesAsClasses,
 )

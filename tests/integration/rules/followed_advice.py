@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV953": (("(errors * seen).sum() / seen.sum()", (("errors.mean()", "(errors * seen).sum() / seen.sum()"),)),),
     "GV952": (
         ("seed + number", (("train(seed=0)", "train(0 + number)"),)),
         (
