@@ -110,6 +110,32 @@ def test_clients_with_copies_are_right(average: str, tmp_path: Path) -> None:
     assert not alarms(CLIENTS + average + ROUNDS.format(net="copy.deepcopy(server)"), tmp_path)
 
 
+OF_PARAMETERS = (
+    HEAD
+    + """
+server = nn.Linear(4, 3)
+clients = {clients}
+for r in range(3):
+    for net in clients:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for i in range(2):
+            loss = F.cross_entropy(net(torch.randn(20, 4)), torch.randint(0, 3, (20,)))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        for own, *others in zip(server.parameters(), *(net.parameters() for net in clients)):
+            own.copy_(torch.stack(others).mean(0))  # HERE
+"""
+)
+
+
+def test_one_model_in_a_list_of_clients_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(OF_PARAMETERS.format(clients="[server] * 3"), "average_of_one_state", tmp_path)
+    right = "[nn.Linear(4, 3) for k in range(3)]"
+    assert "average_of_one_state" not in {each.cause for each in alarms(OF_PARAMETERS.format(clients=right), tmp_path)}
+
+
 def test_kept_states_without_a_copy_are_told(tmp_path: Path) -> None:
     script = KEPT.format(keep="states.append(net.state_dict())  # HERE")
     assert_first_alarm(script, "average_of_one_state", tmp_path)

@@ -94,6 +94,28 @@ def test_copies_that_are_trained_alike_are_told(tmp_path: Path) -> None:
     assert_first_alarm(DATA + COPIES + MEAN, "members_are_alike", tmp_path)
 
 
+JOINT = """
+class Ensemble(nn.Module):
+    def __init__(self, base, size):
+        super().__init__()
+        self.members = nn.ModuleList([{member} for k in range(size)])  # HERE
+    def forward(self, x):
+        return torch.stack([member(x) for member in self.members], dim=1)
+net = Ensemble(make(), 3)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(5):
+    loss = sum(F.cross_entropy(each, y) for each in net(x).unbind(1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_copies_that_are_trained_together_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(DATA + JOINT.format(member="copy.deepcopy(base)"), "members_are_alike", tmp_path)
+    assert not alarms(DATA + JOINT.format(member="make()"), tmp_path)
+
+
 def test_members_that_are_made_by_methods_are_told(tmp_path: Path) -> None:
     assert_first_alarm(DATA + METHODS, "members_are_alike", tmp_path)
 

@@ -11,9 +11,11 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.layer_calls import DENSE_LAYERS
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS, line_in_loop, line_that_seeds_before
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, LOOPS, called_name
 from gradviz.graph.call_log import TensorUse, ValueFacts
 
 
@@ -95,11 +97,23 @@ class MembersAreAlike(Rule):
             fix="seed with another number for each member: seed + number, or seed once, before the first one"
             if seeded is not None
             else "draw the weights of each member anew, and train each on samples of its own",
-            location=seeded or begun or location_of_call(flow, made[-1]),
+            location=seeded or begun or _line_of_copies(case) or location_of_call(flow, made[-1]),
             symptom_location=joined,
             tensors=names_of(flow, [each.weight for each in members]),
             evidence={"networks": len(members)},
         )
+
+
+def _line_of_copies(case: Case) -> Location | None:
+    """The only line that copies something in a loop."""
+    found = [
+        Location(file, node.lineno)
+        for file, tree in own_files(case)
+        for node in tree.nodes
+        if called_name(node) == "deepcopy"
+        and any(isinstance(each, (*LOOPS, *COMPREHENSIONS)) for each in tree.around(node))
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 class _Member(Struct, frozen=True):
