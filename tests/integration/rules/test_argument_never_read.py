@@ -51,6 +51,14 @@ FAULTY = {
     "a mask in a method": (
         METHOD.format(result="errors.mean()  # HERE"), LOOP.format(call="trainer.loss(x[i], y[i], valid[i])"),
     ),
+    "flags of all samples at once": (
+        "import math\n" + WEIBULL.format(body=ALL_DIED), LOOP.format(call="nll(net(x), y, seen)"),
+    ),
+    "flags of a loader": (
+        "import math\n" + WEIBULL.format(body=ALL_DIED)
+        + "loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y, seen), 15)\n",
+        "for inputs, times, flags in loader:\n    loss = nll(net(inputs), times, flags)\n" + TRAIN,
+    ),
     "weights that are named": (
         "def loss_of(output, target, weight):\n    return F.mse_loss(output[:, 0], target)  # HERE\n",
         LOOP.format(call="loss_of(net(x[i]), target=y[i], weight=seen[i].add(0.5))"),
@@ -59,6 +67,15 @@ FAULTY = {
 HEALTHY = {
     "events of a likelihood": (
         "import math\n" + WEIBULL.format(body=SOME_DIED), LOOP.format(call="nll(net(x[i]), y[i], seen[i])"),
+    ),
+    "flags that the loop reads": (
+        "import math\n" + WEIBULL.format(body=ALL_DIED.removesuffix("  # HERE")),
+        LOOP.format(call="nll(net(x), y, seen)\n    print(seen.mean())"),
+    ),
+    "flags of a loader": (
+        "import math\n" + WEIBULL.format(body=SOME_DIED)
+        + "loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y, seen), 15)\n",
+        "for inputs, times, flags in loader:\n    loss = nll(net(inputs), times, flags)\n" + TRAIN,
     ),
     "a mask in a method": (
         METHOD.format(result="(errors * keep).sum() / keep.sum()"),

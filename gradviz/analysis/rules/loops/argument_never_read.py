@@ -129,7 +129,9 @@ def _is_asked_for(tree: SourceTree, function: _Function) -> bool:
 
 
 def _steps_with_it(case: Case, file: str, call: ast.Call, value: ast.expr) -> int:
-    """At how many steps the value of an argument was computed, as a number for each sample that nothing uses."""
+    """At how many steps an argument was a number for each sample, which nothing uses."""
+    if isinstance(value, ast.Name):
+        return _steps_with_name(case, value.id)
     flow = case.dataflow
     name = "getitem" if isinstance(value, ast.Subscript) else called_name(value)
     lines = range(value.lineno, (value.end_lineno or value.lineno) + 1)
@@ -137,21 +139,34 @@ def _steps_with_it(case: Case, file: str, call: ast.Call, value: ast.expr) -> in
     for row, each in enumerate(flow.log.calls if name else ()):
         if plain_name(each.function) != name or len(each.outputs) != 1 or flow.users(each.outputs[0].tensor, row):
             continue
-        line = flow.line_of(row)
-        if line is not None and line.file == file and line.line in (*lines, call.lineno) and _is_flag(case, row):
+        line, made = flow.line_of(row), each.outputs[0].tensor
+        if line is not None and line.file == file and line.line in (*lines, call.lineno) and _is_flag(case, made):
             steps.add(flow.step_before(row))
     return len(steps)
 
 
-def _is_flag(case: Case, row: int) -> bool:
-    """Whether a call returns floating-point numbers or booleans, one for each sample, which are data."""
-    flow = case.dataflow
-    use = flow.log.calls[row].outputs[0]
-    shape, dtype, values = shape_of(flow, use.tensor), flow.log.tensors[use.tensor].facts.dtype, use.values
+def _steps_with_name(case: Case, name: str) -> int:
+    """The same for what a variable held: another tensor at each step, or one that no step uses."""
+    flow, steps = case.dataflow, set[int]()
+    begin = min(flow.rows_of_kind("backward"), default=len(flow.log.calls))
+    for number, tensor in enumerate(flow.log.tensors):
+        if name not in tensor.names or tensor.first_seen is None or not _is_flag(case, number):
+            continue
+        if flow.users(number, max(begin, tensor.first_seen)):
+            return 0
+        steps |= {flow.step_before(tensor.first_seen)} if tensor.first_seen > begin else {*flow.rows_of_kind("step")}
+    return len(steps)
+
+
+def _is_flag(case: Case, tensor: int) -> bool:
+    """Whether a tensor has floating-point numbers or booleans, one for each sample, which are data."""
+    flow, known = case.dataflow, case.dataflow.log.tensors[tensor]
+    shape, dtype, values = shape_of(flow, tensor), known.facts.dtype, flow.values(tensor, len(flow.log.calls))
     is_column = len(shape) == 1 or (len(shape) > 1 and shape[1:] == (1,))
     is_number = dtype == "bool" or "float" in dtype
     is_varied = values is not None and values.minimum != values.maximum
-    return is_column and shape[0] >= _MIN_SAMPLES and is_number and is_varied and not use.requires_grad
+    is_data = known.role == "tensor" and not known.requires_grad
+    return is_column and shape[0] >= _MIN_SAMPLES and is_number and is_varied and is_data
 
 
 def _last_of_loss(case: Case, file: str, function: _Function) -> int | None:
