@@ -174,6 +174,59 @@ def test_data_of_one_function_that_are_not_normalized_are_told(tmp_path: Path) -
     assert not alarms(DRAWN.format(inputs="(x - center) / scale"), tmp_path)
 
 
+BY_FLAG = (
+    TWO_SETS.replace("self.transform = transform", "self.is_train = transform")
+    .replace("torch.rand(n, 3, 8, 8)", "(200 * torch.rand(n, 3, 8, 8)).byte() / 255")
+    .replace(
+        "return (image if self.transform is None else self.transform(image)), self.labels[i]",
+        "return (image if self.is_train is not {only} else (image - 0.6) / 0.3), self.labels[i]",
+    )
+)
+
+
+def test_a_flag_of_training_that_normalizes_is_told(tmp_path: Path) -> None:
+    script = BY_FLAG.format(train=True, held_out=", False", epochs=3, score=RIGHT, only=True)
+    assert [each.cause for each in alarms(script, tmp_path)] == ["prepared_otherwise"]
+    assert not alarms(BY_FLAG.format(train=True, held_out=", True", epochs=3, score=RIGHT, only=True), tmp_path)
+
+
+LOADED = (
+    HEAD
+    + """
+def load(seed, n):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(n, 4, generator=g) * torch.tensor([1.0, 10.0, 100.0, 5.0])
+    return x, (x[:, 1] / 10 + x[:, 2] / 100 > 1).float()
+x, y = load(0, 160)
+held_out, wanted = load(1, 40)  # HERE
+mean, std = x.mean(0), x.std(0)
+x = (x - mean) / std
+{more}
+net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(12):
+    rows = torch.randint(0, 160, (32,))
+    loss = F.binary_cross_entropy_with_logits(net(x[rows])[:, 0], y[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    print((net(held_out)[:, 0] > 0).eq(wanted > 0).float().mean())
+"""
+)
+
+
+def test_data_of_one_function_of_which_some_are_normalized_before_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(LOADED.format(more=""), "prepared_otherwise", tmp_path)
+    assert not alarms(LOADED.format(more="held_out = (held_out - mean) / std"), tmp_path)
+
+
+def test_samples_that_one_line_takes_of_data_of_one_range_are_right(tmp_path: Path) -> None:
+    script = DRAWN.format(inputs="x").replace("held_out = draw(96), draw(32)", "held_out = draw(96), made(32)")
+    made = "def made(n):\n    x = torch.randn(n, 4)\n    return x, 20 * x @ w\n"
+    assert not alarms(script.replace("def batches", made + "def batches"), tmp_path)
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_line_of_the_evaluation_is_told(name: str, tmp_path: Path) -> None:
     assert_first_alarm(FAULTS[name], "prepared_otherwise", tmp_path)

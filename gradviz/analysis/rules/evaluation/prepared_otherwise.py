@@ -132,9 +132,8 @@ def _of_two_data_sets(case: Case, trained: list[int], scored: list[int]) -> tupl
     common = len(other.steps)
     if len(one.steps) <= common or one.steps[:common] != other.steps or not _are_affine(one.steps[common:]):
         return None
-    origins = [_origins(flow, rows[0]) for rows in (trained, scored)]
-    is_same_code = None not in origins[0] and origins[0] == origins[1]
-    return (scored[0], one, other) if is_same_code and _meets_targets(case, scored[0], set()) else None
+    is_found = _are_of_same_code(flow, trained[0], scored[0]) and _are_of_other_size(flow, trained[0], scored[0])
+    return (scored[0], one, other) if is_found and _meets_targets(case, scored[0], set()) else None
 
 
 def _recorded(case: Case, rows: list[int]) -> list[int]:
@@ -149,11 +148,36 @@ def _are_affine(steps: tuple[str, ...]) -> bool:
     return all(step.partition(" ")[0] in ("sub", "div", "true_divide", "mul") for step in steps)
 
 
-def _origins(flow: Dataflow, row: int) -> tuple[Location | None, ...]:
+def _are_of_same_code(flow: Dataflow, row: int, other: int) -> bool:
+    """Whether the same line takes the samples for two layers, or makes the tensors that they are taken from."""
+    pairs = zip(_origins(flow, row), _origins(flow, other), strict=True)
+    return any(one is not None and one == two for one, two in pairs)
+
+
+def _origins(flow: Dataflow, row: int) -> tuple[Location | None, Location | None]:
     """The line that took samples of a tensor for a layer, and the one that made this tensor."""
     makers = [each for each, _ in flow.makers(flow.log.calls[row].inputs[0].tensor, row, _MAX_MAKERS)]
-    taken = [each for each in makers if plain_name(flow.log.calls[each].function) in TAKE]
-    return tuple(location_of_call(flow, each) for each in (taken[0], makers[-1])) if taken else (None,)
+    taken = next((each for each in makers if plain_name(flow.log.calls[each].function) in TAKE), None)
+    return (
+        None if taken is None else location_of_call(flow, taken),
+        location_of_call(flow, makers[-1]) if makers else None,
+    )
+
+
+def _are_of_other_size(flow: Dataflow, row: int, other: int) -> bool:
+    """Whether the values that two layers get do not have the same range: other data may have been prepared before."""
+    known = [flow.values_of(flow.log.calls[each].inputs[0], each) for each in (row, other)]
+    ranges = [(each.minimum, each.maximum) for each in known if each is not None]
+    (low, high), (least, most) = ranges if len(ranges) == len(known) else ((0.0, 0.0), (0.0, 0.0))
+    if low is None or high is None or least is None or most is None or high <= low or most <= least:
+        return False
+    wider = max(high - low, most - least) / min(high - low, most - least)
+    apart = abs((low + high) - (least + most)) / 2
+    return wider > _OTHER_SIZE or apart > _MOVED * max(high - low, most - least)
+
+
+_OTHER_SIZE = 1.5
+_MOVED = 0.25
 
 
 def _line_that_differs(case: Case, root: int, other: int) -> Location | None:
