@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -110,7 +111,8 @@ def _line_of_copies(case: Case) -> Location | None:
         Location(file, node.lineno)
         for file, tree in own_files(case)
         for node in tree.nodes
-        if called_name(node) == "deepcopy"
+        if isinstance(node, ast.Call)
+        and called_name(node) == "deepcopy"
         and any(isinstance(each, (*LOOPS, *COMPREHENSIONS)) for each in tree.around(node))
     ]
     return found[0] if len(found) == 1 else None
