@@ -59,10 +59,7 @@ TURNS = CROPS.replace(
 """,
 )
 APART = "self.crop(self.pictures[k], torch.randint(0, 5, (2,))), self.crop(self.masks[k], torch.randint(0, 5, (2,)))"
-TURN = "def turn(picture):\n    return torch.flip(picture, dims=[-1])\n"
 FAULTY = (
-    TURN + FLIPS.format(first="if torch.rand(()) < 0.5: x = turn(x)", loss=ENTROPY,
-                        second="if torch.rand(()) < 0.5: y = turn(y)  # HERE"),
     FLIPS.format(first="if torch.rand(()) < 0.5: x = x.flip(-1)", loss=ENTROPY,
                  second="if torch.rand(()) < 0.5: y = y.flip(-1)  # HERE"),
     FLIPS.format(first="if step % 2: x = torch.flip(x, dims=(2,))  # HERE", second="pass", loss=ENTROPY),

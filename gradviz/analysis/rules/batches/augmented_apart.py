@@ -78,8 +78,7 @@ class AugmentedApart(Rule):
                 yield self._finding(flow, chosen[-1], "flipped", len(chosen), len(pairs))
             elif 0 < len(flipped) < len(pairs):
                 of_both = [pair for pair in flipped if all(motion.rows for motion in pair)]
-                pair = _with_lines(of_both[-1] if of_both else flipped[-1], pairs)
-                yield self._finding(flow, pair, "flipped", len(flipped), len(pairs))
+                yield self._finding(flow, (of_both or flipped)[-1], "flipped", len(flipped), len(pairs))
             elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
                 yield self._finding(flow, cropped[-1], "cut out", len(cropped), len(pairs))
         for rows in calls_in_training(flow, _ERRORS_OF_POINTS):
@@ -254,15 +253,6 @@ def _are_other_places(given: _Motion, target: _Motion) -> bool:
 
 def _distance(given: _Motion, target: _Motion) -> tuple[int, ...]:
     return tuple(one[0] - other[0] for one, other in zip(given.crop, target.crop, strict=True))
-
-
-def _with_lines(pair: _Pair, pairs: list[_Pair]) -> _Pair:
-    """A pair of which one side was left as it was, with the calls that turn that side in other cases."""
-    given, target = (
-        own if own.rows else next((each[side] for each in reversed(pairs) if each[side].rows), own)
-        for side, own in enumerate(pair)
-    )
-    return given, target
 
 
 def _line_of(flow: Dataflow, motion: _Motion, other: _Motion) -> CallSite | None:
