@@ -62,6 +62,8 @@ class _Side(Struct, frozen=True):
     """Whether it was multiplied by a number just below 1, or by numbers from 0 to 1 that are not all 1."""
     passed: tuple[int, ...]
     """The other calls above it, newest first."""
+    adds_later: bool = True
+    """Whether data were added behind the first such product: flags times a sum of data and an output weigh both."""
 
 
 def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[OwnTarget]:
@@ -88,7 +90,8 @@ def _bootstrapped(
 ) -> Iterator[OwnTarget]:
     sides = [_side(histories.flow, use.tensor, row) for use in operands]
     for side, other in (sides, sides[::-1]):
-        is_target = side.has_data and side.is_discounted and not other.has_data and not other.is_discounted
+        is_target = side.has_data and side.is_discounted and side.adds_later
+        is_target = is_target and not other.has_data and not other.is_discounted
         if not is_target or not side.sources or not other.sources:
             continue
         shared = _trained_behind(histories, side) & _trained_behind(histories, other)
@@ -152,7 +155,7 @@ def _is_of(flow: Dataflow, tensor: int, row: int, value: int) -> bool:
 
 
 def _side(flow: Dataflow, tensor: int, before: int) -> _Side:
-    sources, passed, has_data, is_discounted = set[int](), set[int](), False, False
+    sources, passed, adds, discounts = set[int](), set[int](), list[int](), list[int]()
     for row, call, is_passed in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE | _ARRANGES_TARGETS):
         if not is_passed:
             sources.add(row)
@@ -161,10 +164,18 @@ def _side(flow: Dataflow, tensor: int, before: int) -> _Side:
         name = plain_name(call.function)
         constants = [use for use in call.inputs if not use.requires_grad]
         summands = constants if name != "addcmul" else [use for use in constants if use.place in ("0", "input")]
-        has_data |= name in ("add", "sub", "addcmul") and any(_is_data(flow, use, row) for use in summands)
-        is_discounted |= name in ("mul", "addcmul") and _discounts(flow, row, call, constants)
-        is_discounted |= name in ("add", "sub") and _is_discount(call.scalars.get("alpha"))
-    return _Side(tuple(sorted(sources, reverse=True)), has_data, is_discounted, tuple(sorted(passed, reverse=True)))
+        if name in ("add", "sub", "addcmul") and any(_is_data(flow, use, row) for use in summands):
+            adds.append(row)
+        is_discount = name in ("mul", "addcmul") and _discounts(flow, row, call, constants)
+        if is_discount or (name in ("add", "sub") and _is_discount(call.scalars.get("alpha"))):
+            discounts.append(row)
+    return _Side(
+        tuple(sorted(sources, reverse=True)),
+        bool(adds),
+        bool(discounts),
+        tuple(sorted(passed, reverse=True)),
+        adds_later=min(discounts, default=0) <= max(adds, default=0),
+    )
 
 
 def _calls_above(flow: Dataflow, tensor: int, before: int, passed: frozenset[str]) -> Iterator[tuple[int, Call, bool]]:

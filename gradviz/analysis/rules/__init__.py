@@ -90,6 +90,7 @@ from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetai
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
 from gradviz.analysis.rules.graph_lifetime.losses_left_behind import LossesLeftBehind
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
+from gradviz.analysis.rules.in_place.average_of_one_state import AverageOfOneState
 from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
@@ -100,6 +101,7 @@ from gradviz.analysis.rules.in_place.optimizer_step_before_backward import Optim
 from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
+from gradviz.analysis.rules.initial_values.members_are_alike import MembersAreAlike
 from gradviz.analysis.rules.initial_values.new_rows_stay_random import NewRowsStayRandom
 from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
@@ -123,6 +125,7 @@ from gradviz.analysis.rules.likelihoods.uniform_noise import UniformNoise
 from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReversed
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
+from gradviz.analysis.rules.loops.argument_never_read import ArgumentNeverRead
 from gradviz.analysis.rules.loops.count_over_batches import CountOverBatches
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
@@ -710,6 +713,9 @@ RULES: tuple[type[Rule], ...] = (
     NewRowsStayRandom,
     SameHalfKept,
     JudgedAsAnother,
+    AverageOfOneState,
+    MembersAreAlike,
+    ArgumentNeverRead,
     FittedOnEachPart,
     ValuesAsClasses,
     WindowsSplitAtRandom,

@@ -11,6 +11,34 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV953": (("(errors * seen).sum() / seen.sum()", (("errors.mean()", "(errors * seen).sum() / seen.sum()"),)),),
+    "GV952": (
+        ("seed + number", (("train(seed=0)", "train(0 + number)"),)),
+        (
+            "seed once, before the first one",
+            (("    torch.manual_seed(seed)\n", ""), ("members =", "torch.manual_seed(0)\nmembers =")),
+        ),
+    ),
+    "GV951": (
+        (
+            "local = copy.deepcopy(model)",
+            (
+                ("def train(part):", "import copy\ndef train(part):\n    local = copy.deepcopy(model)"),
+                ("SGD(model.", "SGD(local."),
+                ("(model(part)", "(local(part)"),
+                ("return model.", "return local."),
+            ),
+        ),
+        (
+            "{key: value.clone() for key, value in model.state_dict().items()}",
+            (
+                (
+                    "return model.state_dict()",
+                    "return {key: value.clone() for key, value in model.state_dict().items()}",
+                ),
+            ),
+        ),
+    ),
     "GV963": (("divide by the number of samples", (("right / len(loader)", "right / len(loader.dataset)"),)),),
     "GV962": (("take the smallest distances", (("topk(3, dim=1)", "topk(3, dim=1, largest=False)"),)),),
     "GV961": (

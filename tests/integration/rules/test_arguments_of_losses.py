@@ -50,6 +50,25 @@ EXCLUDED = (
 )
 
 
+_SOME_MISSING = "t = (y > 0).float()\nt[torch.arange(16) % 4 == 0] = {missing}"
+MISSING = (
+    _script("loss = nn.BCEWithLogitsLoss()(model(x), t)  # HERE", _SOME_MISSING.format(missing=-1)),
+    _script("loss = F.binary_cross_entropy_with_logits(model(x), t)  # HERE", _SOME_MISSING.format(missing=-100)),
+)
+
+
+@pytest.mark.parametrize("script", MISSING)
+def test_labels_that_are_missing_are_told_at_the_loss(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(script, "argument_out_of_range", tmp_path)
+    assert "labels that are missing" in alarms(script, tmp_path)[0].fix
+
+
+def test_labels_that_are_missing_and_left_out_are_right(tmp_path: Path) -> None:
+    loss = "e = F.binary_cross_entropy_with_logits(model(x), t.clamp(min=0), reduction='none')\n"
+    loss += "loss = (e * (t >= 0)).sum() / (t >= 0).sum()"
+    assert not alarms(_script(loss, _SOME_MISSING.format(missing=-1)), tmp_path)
+
+
 @pytest.mark.parametrize("script", EXCLUDED)
 def test_values_that_the_documentation_excludes_are_told(script: str, tmp_path: Path) -> None:
     assert_first_alarm(script, "argument_out_of_range", tmp_path)

@@ -104,6 +104,11 @@ for i in range({batches}):
         "sch = schedules.LambdaLR(opt, partial(factor, warmup=3, total=48))  # HERE",
         "def linear(total):\n    return lambda step: max(0.0, 1 - step / total)\n"
         "sch = schedules.LambdaLR(opt, linear(48))  # HERE",
+        "warm = schedules.LinearLR(opt, 0.1, total_iters=6)\n"
+        "down = schedules.CosineAnnealingLR(opt, T_max=48 - 6)  # HERE\n"
+        "sch = schedules.SequentialLR(opt, [warm, down], milestones=[6])",
+        "warm, down = schedules.LinearLR(opt, 0.1, total_iters=20), schedules.PolynomialLR(opt, 28)  # HERE\n"
+        "sch = schedules.SequentialLR(opt, [warm, down], milestones=[20])",
         "class Decay:\n    def __init__(self, steps): self.steps = steps\n"
         "    def __call__(self, step): return 1 - step / self.steps\n"
         "sch = schedules.LambdaLR(opt, Decay(48))  # HERE",
@@ -123,6 +128,17 @@ def test_a_schedule_for_all_batches_of_accumulated_steps_is_told(made: str, tmp_
         (
             "dim = 48\nsch = schedules.LambdaLR(opt, lambda step: dim**-0.5 * min((step + 1)**-0.5, (step + 1) * 0.1))",
             40,
+        ),
+        (
+            "warm = schedules.LinearLR(opt, 0.1, total_iters=3)\n"
+            "down = schedules.CosineAnnealingLR(opt, T_max=12 - 3)\n"
+            "sch = schedules.SequentialLR(opt, [warm, down], milestones=[3])",
+            48,
+        ),
+        (
+            "one, other = schedules.LinearLR(opt, 0.5, total_iters=24), schedules.CosineAnnealingLR(opt, 24)\n"
+            "sch = schedules.ChainedScheduler([one, other])",
+            48,
         ),
         # A training that ends before the cycle does.
         ("total = 48\nsch = schedules.LambdaLR(opt, lambda step: 1 - step / total)", 32),
@@ -151,6 +167,32 @@ for epoch in range(3):
             sch.step()
             opt.zero_grad()
 """
+
+
+WARMED_UP = """
+from torch.optim import lr_scheduler as schedules
+model = nn.Linear(4, 1)
+opt = torch.optim.AdamW(model.parameters(), lr=0.01)
+x = torch.randn(96, 4)
+loader = torch.utils.data.DataLoader(x, batch_size=4)
+total = 2 * len(loader) // {each}
+warm = int({part} * total)
+sch = schedules.SequentialLR(
+    opt, [schedules.LinearLR(opt, 0.1, total_iters=warm), schedules.CosineAnnealingLR(opt, total - warm)], [warm]
+)
+for epoch in range(2):
+    for i, batch in enumerate(loader, start=1):
+        (model(batch).square().mean() / {each}).backward()
+        if i % {each} == 0:
+            opt.step()
+            opt.zero_grad()
+            sch.step()
+"""
+
+
+@pytest.mark.parametrize(("each", "part"), [(1, 0.1), (1, 0.3), (2, 0.2), (2, 0.25)])
+def test_a_warm_up_that_another_schedule_follows_is_no_alarm(each: int, part: float, tmp_path: Path) -> None:
+    assert not alarms(HEAD + WARMED_UP.format(each=each, part=part), tmp_path)
 
 
 def test_the_line_that_counts_batches_is_told(tmp_path: Path) -> None:

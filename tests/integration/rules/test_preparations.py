@@ -78,6 +78,155 @@ HEALTHY = {
 }  # fmt: skip
 
 
+TWO_SETS = (
+    HEAD
+    + """
+from torch.utils.data import DataLoader, Dataset
+class Images(Dataset):
+    def __init__(self, n, transform=None):
+        self.labels = torch.randint(0, 3, (n,))
+        self.images = torch.rand(n, 3, 8, 8) + 0.5 * self.labels[:, None, None, None]
+        self.transform = transform
+    def __len__(self):
+        return len(self.labels)
+    def __getitem__(self, i):
+        image = self.images[i]
+        return (image if self.transform is None else self.transform(image)), self.labels[i]
+mean, std = torch.full((3, 1, 1), 0.9), torch.full((3, 1, 1), 0.5)
+def normalize(image):
+    return (image - mean) / std
+def augment(image):
+    return normalize(image.flip(-1) if torch.rand(()) < 0.5 else image)
+def noisy(image):
+    return image + 0.1 * torch.randn_like(image)
+net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.001)
+train = DataLoader(Images(96, {train}), 16, shuffle=True)
+held_out = DataLoader(Images(48{held_out}), 16)  # HERE
+for epoch in range({epochs}):
+    net.train()
+    for image, label in train:
+        loss = F.cross_entropy(net(image), label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        print(sum({score} for image, label in held_out))
+"""
+)
+RIGHT = "(net(image).argmax(1) == label).sum()"
+
+
+@pytest.mark.parametrize("epochs", [1, 4])
+@pytest.mark.parametrize("transform", ["normalize", "augment", "lambda image: image.mul(2).sub(1)"])
+def test_a_data_set_without_the_transform_of_the_other_is_told(transform: str, epochs: int, tmp_path: Path) -> None:
+    script = TWO_SETS.format(train=transform, held_out="", epochs=epochs, score=RIGHT)
+    assert_first_alarm(script, "prepared_otherwise", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("train", "held_out", "score"),
+    [
+        ("augment", ", normalize", RIGHT),
+        ("lambda image: 2 * image - 1", ", lambda image: (image - 0.5) / 0.5", RIGHT),
+        ("noisy", "", RIGHT),
+        ("lambda image: normalize(noisy(image))", ", normalize", RIGHT),
+        ("lambda image: (0.8 + 0.4 * torch.rand(())) * image", "", RIGHT),
+        ("lambda image: torch.rand(()).item() * image", "", RIGHT),
+        # What the network makes of other inputs.
+        ("normalize", "", "net(image).softmax(1).amax(1).sum()"),
+    ],
+)
+def test_two_data_sets_that_are_prepared_alike_are_right(train: str, held_out: str, score: str, tmp_path: Path) -> None:
+    assert not alarms(TWO_SETS.format(train=train, held_out=held_out, epochs=3, score=score), tmp_path)
+
+
+DRAWN = (
+    HEAD
+    + """
+w = torch.randn(4, 1)
+def draw(n):
+    x = 50 + 20 * torch.randn(n, 4)
+    return x, (x - 50) @ w
+def batches(x, y):
+    for rows in torch.arange(len(x)).split(16):
+        yield x[rows], y[rows]
+net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+train, held_out = draw(96), draw(32)
+center, scale = train[0].mean(0), train[0].std(0)
+for epoch in range(3):
+    for x, y in batches(*train):
+        loss = F.mse_loss(net((x - center) / scale), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    for x, y in batches(*held_out):
+        print(F.mse_loss(net({inputs}), y))
+"""
+)
+
+
+def test_data_of_one_function_that_are_not_normalized_are_told(tmp_path: Path) -> None:
+    assert [each.cause for each in alarms(DRAWN.format(inputs="x"), tmp_path)] == ["prepared_otherwise"]
+    assert not alarms(DRAWN.format(inputs="(x - center) / scale"), tmp_path)
+
+
+BY_FLAG = (
+    TWO_SETS.replace("self.transform = transform", "self.is_train = transform")
+    .replace("torch.rand(n, 3, 8, 8)", "(200 * torch.rand(n, 3, 8, 8)).byte() / 255")
+    .replace(
+        "return (image if self.transform is None else self.transform(image)), self.labels[i]",
+        "return (image if self.is_train is not {only} else (image - 0.6) / 0.3), self.labels[i]",
+    )
+)
+
+
+def test_a_flag_of_training_that_normalizes_is_told(tmp_path: Path) -> None:
+    script = BY_FLAG.format(train=True, held_out=", False", epochs=3, score=RIGHT, only=True)
+    assert [each.cause for each in alarms(script, tmp_path)] == ["prepared_otherwise"]
+    assert not alarms(BY_FLAG.format(train=True, held_out=", True", epochs=3, score=RIGHT, only=True), tmp_path)
+
+
+LOADED = (
+    HEAD
+    + """
+def load(seed, n):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.rand(n, 4, generator=g) * torch.tensor([1.0, 10.0, 100.0, 5.0])
+    return x, (x[:, 1] / 10 + x[:, 2] / 100 > 1).float()
+x, y = load(0, 160)
+held_out, wanted = load(1, 40)  # HERE
+mean, std = x.mean(0), x.std(0)
+x = (x - mean) / std
+{more}
+net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(12):
+    rows = torch.randint(0, 160, (32,))
+    loss = F.binary_cross_entropy_with_logits(net(x[rows])[:, 0], y[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    print((net(held_out)[:, 0] > 0).eq(wanted > 0).float().mean())
+"""
+)
+
+
+def test_data_of_one_function_of_which_some_are_normalized_before_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(LOADED.format(more=""), "prepared_otherwise", tmp_path)
+    assert not alarms(LOADED.format(more="held_out = (held_out - mean) / std"), tmp_path)
+
+
+def test_samples_that_one_line_takes_of_data_of_one_range_are_right(tmp_path: Path) -> None:
+    script = DRAWN.format(inputs="x").replace("held_out = draw(96), draw(32)", "held_out = draw(96), made(32)")
+    made = "def made(n):\n    x = torch.randn(n, 4)\n    return x, 20 * x @ w\n"
+    assert not alarms(script.replace("def batches", made + "def batches"), tmp_path)
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_line_of_the_evaluation_is_told(name: str, tmp_path: Path) -> None:
     assert_first_alarm(FAULTS[name], "prepared_otherwise", tmp_path)

@@ -30,8 +30,9 @@ class ScheduleCountsBatches(Rule):
     ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
     fewer, in a program that ran to its end; and schedules whose length, milestones or function the program computes
     with its number of batches in an epoch, also rates that it sets itself; and those that are made for the number of
-    backward calls, of which several make one step, also where the functions of ``LambdaLR`` hold that number. A
-    schedule of another length is left alone: it may be meant for a longer training.
+    backward calls, of which several make one step, also where the functions of ``LambdaLR`` hold that number, or
+    several in ``SequentialLR`` come to it together. A schedule of another length is left alone: it may be meant for a
+    longer training.
 
     Why it matters
     --------------
@@ -78,7 +79,12 @@ class ScheduleCountsBatches(Rule):
                 yield self._finding(case, schedule)
             elif schedule.optimizer not in told and (calls := _backwards_it_counts(case, schedule)):
                 told.add(schedule.optimizer)
-                yield self._of_accumulated(case, schedule, calls)
+                yield self._of_accumulated(case, schedule, calls, schedule.length or calls)
+        for parts in _successions(case.dataflow.log.schedules):
+            calls = _backwards_they_count(case, parts) if parts[0].optimizer not in told else None
+            if calls is not None:
+                longest = max(parts, key=lambda each: each.length or 0)
+                yield self._of_accumulated(case, longest, calls, _whole_length(parts))
         with_schedule = {schedule.optimizer for schedule in case.dataflow.log.schedules}
         for number, optimizer in enumerate(case.dataflow.log.optimizers):
             location = _set_by_hand(case, optimizer) if number not in with_schedule else None
@@ -86,12 +92,12 @@ class ScheduleCountsBatches(Rule):
                 yield self._by_hand(optimizer, location)
                 return
 
-    def _of_accumulated(self, case: Case, schedule: Schedule, calls: int) -> Finding:
+    def _of_accumulated(self, case: Case, schedule: Schedule, calls: int, length: int) -> Finding:
         optimizer = case.dataflow.log.optimizers[schedule.optimizer]
         each = round(calls / schedule.optimizer_steps)
         made, counted = case.location_of_site(schedule.call_site), _line_that_counts(case, schedule)
         return self.finding(
-            f"{schedule.class_name} of {optimizer_words(optimizer)} is made for {schedule.length or calls:,} steps, as "
+            f"{schedule.class_name} of {optimizer_words(optimizer)} is made for {length:,} steps, as "
             f"many as there are backward calls, but the optimizer makes {schedule.optimizer_steps:,}, one for {each:,} "
             f"of them{_rates(optimizer)}",
             symptom="grad_wrong",
@@ -99,7 +105,7 @@ class ScheduleCountsBatches(Rule):
             fix=f"make it for the steps: divide the number of batches by the {each:,} batches of a step",
             location=counted or made,
             symptom_location=made if counted not in (None, made) else None,
-            evidence={"length": schedule.length or calls, "steps": schedule.optimizer_steps, "backward_calls": calls},
+            evidence={"length": length, "steps": schedule.optimizer_steps, "backward_calls": calls},
         )
 
     def _by_hand(self, optimizer: LoggedOptimizer, location: Location) -> Finding:
@@ -165,9 +171,13 @@ def _made_for(schedule: Schedule) -> str:
 def _is_seldom_stepped(schedule: Schedule) -> bool:
     """Whether it is stepped far less often than its optimizer, and has not come to its end."""
     moves, steps = schedule.moves, schedule.optimizer_steps
-    if moves is None or moves > steps / _STEPS_OF_EACH_MOVE or moves >= (schedule.length or steps):
+    if moves is None or moves > steps / _STEPS_OF_EACH_MOVE or moves + _LEFT_TO_NEXT >= (schedule.length or steps):
         return False
     return moves + (not schedule.is_alive) >= _MIN_MOVES  # The last move of one that is gone was not seen.
+
+
+_LEFT_TO_NEXT = 1
+"""The last move of a schedule is left out by ``SequentialLR``, which steps the next one there."""
 
 
 def _is_for_all_steps(schedule: Schedule) -> bool:
@@ -179,17 +189,47 @@ def _is_for_all_steps(schedule: Schedule) -> bool:
 
 def _backwards_it_counts(case: Case, schedule: Schedule) -> int | None:
     """How many backward calls a schedule was made for, that is stepped with its optimizer, once for several of them."""
-    moves, steps = schedule.moves, schedule.optimizer_steps
-    histories = case.histories
-    held = histories.held_by(schedule.optimizer)
-    calls = sum(not held.isdisjoint(reached) for reached in histories.reached_by.values())
+    moves, steps, calls = schedule.moves, schedule.optimizer_steps, _backwards_of(case, schedule.optimizer)
     is_stepped_with_it = moves is not None and steps >= _MIN_MOVES and abs(moves - steps) <= 1
     if not is_stepped_with_it or calls < _TWICE * steps:
         return None
-    lengths = [schedule.length] if schedule.class_name in _MADE_FOR_A_LENGTH else []
-    is_of_length = any(abs(each - calls) <= _MAX_DIFFERENCE * calls / _STEPS_OF_EACH_MOVE for each in lengths if each)
+    is_of_length = schedule.class_name in _MADE_FOR_A_LENGTH and _is_about(schedule.length or 0, calls)
     is_held = _holds(schedule, calls, case.dataflow.log.optimizers[schedule.optimizer])
     return calls if is_of_length or (is_held and not _is_a_power(case, schedule)) else None
+
+
+def _backwards_they_count(case: Case, parts: tuple[Schedule, ...]) -> int | None:
+    """The same for schedules that follow one another, as in ``SequentialLR``: each is stepped where the one before
+    ends, so that all together move as often as their optimizer steps."""
+    steps, calls = parts[0].optimizer_steps, _backwards_of(case, parts[0].optimizer)
+    moves = sum(each.moves or 0 for each in parts)
+    is_stepped_with_it = steps >= _MIN_MOVES * len(parts) and abs(moves - steps) <= len(parts)
+    is_of_calls = calls >= _TWICE * steps and _is_about(_whole_length(parts), calls)
+    return calls if is_stepped_with_it and is_of_calls else None
+
+
+def _successions(schedules: tuple[Schedule, ...]) -> Iterator[tuple[Schedule, ...]]:
+    """Of each optimizer, all its schedules, if these are several that are made for a length."""
+    by_optimizer: dict[int, list[Schedule]] = {}
+    for schedule in schedules:
+        by_optimizer.setdefault(schedule.optimizer, []).append(schedule)
+    for parts in by_optimizer.values():
+        if len(parts) > 1 and all(each.class_name in _MADE_FOR_A_LENGTH and each.length for each in parts):
+            yield tuple(parts)
+
+
+def _whole_length(parts: tuple[Schedule, ...]) -> int:
+    return sum(each.length or 0 for each in parts)
+
+
+def _backwards_of(case: Case, optimizer: int) -> int:
+    """How many backward calls give gradients to what an optimizer steps on."""
+    held = case.histories.held_by(optimizer)
+    return sum(not held.isdisjoint(reached) for reached in case.histories.reached_by.values())
+
+
+def _is_about(length: int, calls: int) -> bool:
+    return abs(length - calls) <= _MAX_DIFFERENCE * calls / _STEPS_OF_EACH_MOVE
 
 
 def _is_a_power(case: Case, schedule: Schedule) -> bool:

@@ -6,13 +6,22 @@ import ast
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import callers, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, last_line, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import (
+    COMPREHENSIONS,
+    LOOPS,
+    SourceTree,
+    called_name,
+    last_line,
+    tree_of,
+)
 from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.graph.model import CallSite
 
 MIN_NUMBERS = 8
 """Fewer may have the same extremes by chance, or be a setting that is drawn."""
@@ -49,18 +58,54 @@ def line_that_seeds_all(case: Case, rows: list[int]) -> Location | None:
     flow = case.dataflow
     between = {location_of_call(flow, row) for row in range(rows[0] + 1, rows[-1])} - {None}
     found = list[tuple[bool, Location]]()
+    for file, number, tree in _seeding_lines(case):
+        lines = case.capture.sources[file]
+        loops = [range(node.lineno, last_line(node) + 1) for node in tree.nodes if isinstance(node, LOOPS)]
+        around = function_around(lines, number)
+        ran = (each.line for each in between if each is not None and each.file == file)
+        if around is not None and lines[number].startswith((" ", "\t")) and any(line in around for line in ran):
+            found.append((any(number in loop for loop in loops), Location(file, number)))
+    return max(found, key=lambda each: each[0])[1] if found else None
+
+
+def line_that_seeds_before(case: Case, row: int) -> Location | None:
+    """The line that seeds torch above the one that led to a call, in a loop around both, or in a function that is
+    called in a loop; the innermost one."""
+    seeds = [(file, number) for file, number, _ in _seeding_lines(case)]
+    sites = list(callers(case.dataflow, row))
+    for index, site in enumerate(sites):
+        around = function_around(case.capture.sources.get(site.file, {}), site.line) or ()
+        above = [line for file, line in seeds if file == site.file and line < site.line and line in around]
+        is_function = not site.function.rpartition(".")[2].startswith("<")  # No module, no comprehension.
+        is_repeated = is_function and any(_loops_around(case, each) for each in sites[index + 1 :])
+        in_loop = [line for line in above if is_repeated or any(line in each for each in _loops_around(case, site))]
+        if in_loop:
+            return Location(site.file, in_loop[-1])
+    return None
+
+
+def line_in_loop(case: Case, row: int) -> Location | None:
+    """The innermost line in a loop that led to a call."""
+    return next(
+        (Location(site.file, site.line) for site in callers(case.dataflow, row) if _loops_around(case, site)), None
+    )
+
+
+def _loops_around(case: Case, site: CallSite) -> list[range]:
+    """The lines of each loop and comprehension around a line."""
+    nodes = tree_of(case.capture.sources.get(site.file, {})).nodes
+    loops = (range(node.lineno, last_line(node) + 1) for node in nodes if isinstance(node, (*LOOPS, *COMPREHENSIONS)))
+    return [each for each in loops if site.line in each]
+
+
+def _seeding_lines(case: Case) -> Iterator[tuple[str, int, SourceTree]]:
+    """The lines that seed all random numbers of torch, with their files."""
     for file, lines in case.capture.sources.items():
         tree = tree_of(lines)
-        loops = [range(node.lineno, last_line(node) + 1) for node in tree.nodes if isinstance(node, LOOPS)]
         seeds = re.compile(rf"\b({'|'.join((*_SEED_ALL, *_functions_that_seed(tree)))})\(")
         for number, text in lines.items():
-            if not seeds.search(text) or text.lstrip().startswith("def "):
-                continue
-            around = function_around(lines, number)
-            ran = (each.line for each in between if each is not None and each.file == file)
-            if around is not None and lines[number].startswith((" ", "\t")) and any(line in around for line in ran):
-                found.append((any(number in loop for loop in loops), Location(file, number)))
-    return max(found, key=lambda each: each[0])[1] if found else None
+            if seeds.search(text) and not text.lstrip().startswith("def "):
+                yield file, number, tree
 
 
 def _functions_that_seed(tree: SourceTree) -> list[str]:

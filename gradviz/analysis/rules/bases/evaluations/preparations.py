@@ -27,6 +27,8 @@ class Preparation(Struct, frozen=True):
 
 
 _TAKE = frozenset({"index_select", "split", "chunk", "unbind", "narrow", "select", "flip", "roll", "pad"})
+TAKE = frozenset({"getitem", "index_select", "split", "chunk", "unbind", "narrow", "select"})
+"""What takes samples out of data."""
 _MOVES = frozenset({"transpose", "permute", "movedim"})
 _OF_ONE = _MOVES | {"log", "log1p", "exp", "sqrt", "tanh", "sigmoid", "square", "abs", "clamp"}
 _OF_TWO = frozenset({"add", "sub", "mul", "div", "true_divide"})
@@ -55,7 +57,9 @@ def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
             steps.append(f"{name} {operand}".rstrip())
             rows.append(row)
         elif name not in SAME_VALUES | _TAKE | _OF_ONE:
-            return None
+            if row > first or not call.outputs:
+                return None
+            break  # So the data were made, before the training.
         root = call.inputs[0].tensor
     steps, rows = steps[::-1], rows[::-1]
     return Preparation(root, tuple(steps), tuple(rows), _effects(flow, steps, rows))

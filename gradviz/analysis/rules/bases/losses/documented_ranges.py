@@ -16,6 +16,7 @@ from gradviz.analysis.rules.bases.losses.targets.given_arguments import (
     has_too_few_frames,
     logarithm_for_a_rate,
     logarithm_for_variance,
+    marks_missing,
     name_given,
     names_several_classes,
     negative_without_log_target,
@@ -66,6 +67,15 @@ def _targets_0_to_1(function: str) -> Demand:
     return Demand(1, "target", "targets between 0 and 1", outside_0_to_1, why, fix, _SOME, are_labels=True)
 
 
+def _no_missing_targets(function: str) -> Demand:
+    why = "a missing label is taken for a target below 0: the loss has no minimum there, and falls for ever"
+    fix = (
+        f'leave out labels that are missing: known = y >= 0, then ({function}(x, y.clamp(min=0), reduction="none") '
+        "* known).sum() / known.sum()"
+    )
+    return Demand(1, "target", "targets between 0 and 1", marks_missing, why, fix, _SOME)
+
+
 def _targets_of_both_signs(position: int, is_broken: Callable[[Given], bool], why: str) -> Demand:
     fix = "give it 2 * y - 1 for labels y of 0 and 1"
     return Demand(position, "target", "targets of 1 and -1", is_broken, why, fix, _SOME, are_labels=True)
@@ -90,7 +100,10 @@ DEMANDS: dict[str, tuple[Demand, ...]] = {
         ),
     ),
     "binary_cross_entropy": (_targets_0_to_1("binary_cross_entropy"),),
-    "binary_cross_entropy_with_logits": (_targets_0_to_1("binary_cross_entropy_with_logits"),),
+    "binary_cross_entropy_with_logits": (
+        _no_missing_targets("binary_cross_entropy_with_logits"),
+        _targets_0_to_1("binary_cross_entropy_with_logits"),
+    ),
     "multilabel_soft_margin_loss": (_targets_0_to_1("multilabel_soft_margin_loss"),),
     "cosine_embedding_loss": (
         _targets_of_both_signs(2, other_than_1_and_minus_1, "pairs with any other target than 1 and -1 are ignored"),

@@ -39,6 +39,18 @@ _SLACK = 0.25
 _ROUNDING = 1e-3
 
 
+def marks_missing(given: Given) -> bool:
+    """Whether targets are of 0 and 1, and of a number that stands for those that nobody knows."""
+    low, high, zeros = given.lowest, given.values.maximum, given.values.zeros
+    is_marked = low in _MISSING and high in (0, 1) and zeros >= _LEAST_ZEROS * given.values.count
+    return is_marked and outside_0_to_1(given)
+
+
+_MISSING = (-1, -100, -999, -9999)
+_LEAST_ZEROS = 0.05
+"""Of labels of -1 and 1, none is 0."""
+
+
 def outside_0_to_1(given: Given) -> bool:
     weight = argument(given.call, 2, "weight")
     weights = None if weight is None else given.flow.values_of(weight, given.row)
