@@ -161,3 +161,59 @@ def test_kept_copies_are_right(keep: str, tmp_path: Path) -> None:
 )
 def test_moving_averages_are_right(begin: str, update: str, tmp_path: Path) -> None:
     assert not alarms(MOVING.format(begin=begin, update=update), tmp_path)
+
+
+MADE_OF_ITSELF = (
+    HEAD
+    + """
+x = torch.randn(40, 6)
+small, head = {small}, nn.Linear(6, 3)
+def train(net, given):
+    optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+    for step in range(4):
+        loss = F.cross_entropy(head({hidden}), torch.randint(0, 3, (40,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            {after}
+train(small, {given})
+{larger}
+"""
+)
+KERNELS = """
+large = nn.Conv3d(1, 6, 3, padding=1)
+with torch.no_grad():
+    large.weight.copy_(torch.stack([small.weight] * 3, dim=2) / 3)
+train(large, torch.randn(40, 1, 3, 5, 5))
+"""
+WORDS = """
+large = nn.Embedding(9, 6)
+with torch.no_grad():
+    large.weight.copy_(torch.cat([small.weight, small.weight.mean(0, keepdim=True)]))
+train(large, torch.randint(0, 9, (40,)))
+"""
+DECAY = "[p.copy_(p.add(p.grad + 0.001 * p, alpha=-0.01)) for p in net.parameters()]"
+MATRIX = {"small": "nn.Linear(6, 6, bias=False)", "hidden": "net(given)", "given": "x", "larger": ""}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"after": "net.weight.copy_((net.weight + net.weight.T) / 2)", **MATRIX},
+        {"after": "net.weight.data = 0.5 * (net.weight + net.weight.transpose(0, 1))", **MATRIX},
+        {"after": DECAY, **MATRIX},
+        {
+            "small": "nn.Conv2d(1, 6, 3, padding=1)", "hidden": "net(given).relu().flatten(2).mean(2)", "after": "pass",
+            "given": "torch.randn(40, 1, 5, 5)", "larger": KERNELS,
+        },
+        {
+            "small": "nn.Embedding(8, 6)", "hidden": "net(given)", "after": "pass",
+            "given": "torch.randint(0, 8, (40,))", "larger": WORDS,
+        },
+    ],
+    ids=["symmetric", "symmetric data", "decay", "kernels of clips", "a row for new words"],
+)  # fmt: skip
+def test_a_parameter_that_is_made_of_itself_is_right(parts: dict[str, str], tmp_path: Path) -> None:
+    found = {each.cause for each in alarms(MADE_OF_ITSELF.format(**parts), tmp_path)}
+    assert "average_of_one_state" not in found

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, single_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
@@ -23,7 +23,8 @@ class AverageOfOneState(Rule):
     What it finds
     -------------
     A parameter into which the sum or the mean of two or more tensors is loaded, all of which are the memory of one
-    parameter, at one time. A moving average is left alone, also one that begins with the weights themselves.
+    parameter, at one time, and has its shape. A moving average is left alone, also one that begins with the weights
+    themselves; so are a matrix and its transpose, and rows or kernels that are repeated.
 
     Why it matters
     --------------
@@ -109,6 +110,11 @@ class _Average(Struct, frozen=True):
 _MAX_CALLS = 200
 _KEEPS = frozenset({"div", "true_divide", "clone", "deepcopy", "detach", "float", "to", "mean", "sum", "view"})
 _ADDS = frozenset({"add", "stack", "cat", "add_n"})
+_TURNS = frozenset(
+    {"t", "T", "mT", "H", "mH", "adjoint", "transpose", "permute", "swapaxes", "swapdims", "movedim", "flip"}
+)
+"""Of a matrix and its transpose, the mean is a symmetric one, and no copy."""
+_FACTORS = ("1", "other", "alpha")
 _STARTS = frozenset({"zeros_like", "zeros", "empty_like", "empty", "zero"})
 
 
@@ -129,18 +135,23 @@ def _average(case: Case, row: int, source: TensorUse) -> _Average | None:
     """What is added up to make a tensor; None where anything else has a part in it."""
     flow, calls = case.dataflow, case.dataflow.log.calls
     waiting, terms, newest, looked = [(source, row)], list[TensorUse](), -1, 0
+    shape = shape_of(flow, calls[row].inputs[0].tensor)
     while waiting:
         use, before = waiting.pop()
         looked += 1
         if looked > _MAX_CALLS:
             return None
         if _is_parameter(flow, use.tensor):
+            if shape_of(flow, use.tensor) != shape or _is_turned(flow, use):
+                return None
             terms.append(use)
             continue
         made = flow.newest_producer(use.tensor, before)
         if made is None:
             continue  # A copy that Python made, or what an empty list begins with.
         call, name = calls[made], single_name(calls[made])
+        if _has_negative_factor(call):
+            return None  # A step against a gradient that also lets the weights decay.
         if name in _ADDS:
             waiting += [(each, made) for each in call.inputs]
             newest = max(newest, made)
@@ -150,6 +161,17 @@ def _average(case: Case, row: int, source: TensorUse) -> _Average | None:
             return None
     memories = frozenset((flow.memory_of(use.tensor), use.version) for use in terms)
     return _Average(newest, tuple(terms), memories) if newest >= 0 else None
+
+
+def _is_turned(flow: Dataflow, use: TensorUse) -> bool:
+    made = flow.log.tensors[use.tensor].producer
+    return made is not None and plain_name(flow.log.calls[made].function) in _TURNS
+
+
+def _has_negative_factor(call: Call) -> bool:
+    factors = (call.scalars.get(place) for place in _FACTORS)
+    is_number = plain_name(call.function) in ("add", "mul", "div", "true_divide")
+    return is_number and any(isinstance(each, int | float) and each < 0 for each in factors)
 
 
 def _kept(flow: Dataflow, call: Call) -> TensorUse | None:
