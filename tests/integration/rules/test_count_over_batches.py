@@ -56,6 +56,9 @@ def test_right_samples_over_batches(count: str, result: str, tmp_path: Path) -> 
         (COUNT, "print(right / len(loader.dataset))"),
         (COUNT, "print(right / len(loader) / 8)"),
         (COUNT, "print(right / (len(loader) * 8))"),
+        (COUNT, "print(right / len(loader) * 100 / 8)"),
+        (COUNT, "each = right / len(loader)\n        print(each / 8)"),
+        ("hits = torch.sum(model(x).argmax(1) == y); right += hits.div(len(y)).item()", "print(right / len(loader))"),
         ("right += (model(x).argmax(1) == y).float().mean().item()", "print(right / len(loader))"),
         ("right += (model(x).argmax(1) == y).sum().item() / len(y)", "print(right / len(loader))"),
         ("right += F.cross_entropy(model(x), y).item()", "print(right / len(loader))"),
@@ -74,3 +77,24 @@ def test_a_loop_over_single_samples(tmp_path: Path) -> None:
             right += (model(x).argmax() == y).sum().item()
         print(right / len(data))"""
     assert CAUSE not in {finding.cause for finding in alarms(PROGRAM.format(score=loop), tmp_path)}
+
+
+def test_a_loop_over_models(tmp_path: Path) -> None:
+    loop = """x, y = data[:20]
+        for net in (model, copy.deepcopy(model)):
+            right += (net(x).argmax(1) == y).sum().item()
+        nets = [model, model]
+        for net in nets:
+            total += (net(x).argmax(1) == y).sum().item()
+        print(right / 2, total / len(nets), "of 20")"""
+    assert CAUSE not in {finding.cause for finding in alarms(PROGRAM.format(score=loop), tmp_path)}
+
+
+def test_a_batch_that_is_unpacked_in_the_loop(tmp_path: Path) -> None:
+    loop = """for number, batch in enumerate(loader):
+            given, labels = batch
+            scores = model(given)
+            best = scores.argmax(1)
+            right += (best == labels).sum().item()
+        print(right / len(loader))  # HERE"""
+    assert_first_alarm(PROGRAM.format(score=loop), CAUSE, tmp_path)

@@ -21,6 +21,10 @@ from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, ca
 _COUNTS = frozenset({"sum", "count_nonzero"})
 _WRAPS = frozenset({"enumerate", "tqdm", "trange", "list", "iter"})
 _EQUALS = frozenset({"eq"})
+_BOTH = 2
+_MAX_STEPS = 4
+"""Assignments from what a loop takes to what is compared."""
+_SHARES = frozenset({"mean", "accuracy_score", "div", "true_divide", "divide", "div_"})
 
 
 class CountByBatches(Struct, frozen=True):
@@ -49,10 +53,50 @@ def _divided(tree: SourceTree, key: Key, compared: int, batches: str) -> Iterato
     for node in tree.nodes:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or ast.unparse(node.right) != batches:
             continue
-        around = tree.parent(node)
-        is_divided_again = isinstance(around, ast.BinOp) and isinstance(around.op, ast.Div) and around.left is node
-        if tree.key_of(_without_factor(node.left)) == key and not is_divided_again:
+        if tree.key_of(_without_factor(node.left)) == key and not _is_divided_again(tree, node):
             yield CountByBatches(ast.unparse(_without_factor(node.left)), compared, node.lineno, batches)
+
+
+def _is_divided_again(tree: SourceTree, share: ast.expr) -> bool:
+    """Whether the rest of an expression divides by something else, too; or something divides the variable that holds
+    the result."""
+    node, around = share, tree.parent(share)
+    while isinstance(around, ast.BinOp) and isinstance(around.op, (ast.Div, ast.Mult)):
+        if isinstance(around.op, ast.Div) and around.left is node:
+            return True
+        node, around = around, tree.parent(around)
+    held = {tree.key_of(target) for target, value in tree.assignments if value is node} - {None}
+    dividends = (each.left for each in tree.nodes if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))
+    return any(tree.key_of(_without_factor(each)) in held for each in dividends)
+
+
+def _compared(node: ast.AST) -> list[ast.expr]:
+    """The two sides of ``prediction == label`` and ``prediction.eq(label)``."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+        return [node.left, node.comparators[0]]
+    if isinstance(node, ast.Call) and called_name(node) in _EQUALS:
+        beside = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [*beside, *node.args][-_BOTH:]
+    return []
+
+
+def _is_of_batch(tree: SourceTree, side: ast.expr, loop: ast.For) -> bool:
+    """Whether a side of a comparison comes from what a loop takes: where only the models change, labels do not."""
+    taken = {key for node in ast.walk(loop.target) if (key := tree.key_of(node)) is not None}
+    inside = [
+        (bound, value)
+        for target, value in tree.assignments
+        if loop in tree.loops_around(target)
+        for node in ast.walk(target)
+        if (bound := tree.key_of(node)) is not None
+    ]
+    for _ in range(_MAX_STEPS):
+        taken |= {bound for bound, value in inside if _reads(tree, value, taken)}
+    return _reads(tree, side, taken)
+
+
+def _reads(tree: SourceTree, value: ast.expr, keys: set[Key]) -> bool:
+    return any(tree.key_of(node) in keys for node in ast.walk(value))
 
 
 def _iterated(node: ast.expr) -> ast.expr:
@@ -79,12 +123,11 @@ def _line_that_compares(tree: SourceTree, value: ast.expr, loop: ast.For) -> int
         for node in ast.walk(waiting.pop()):
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
                 return None
-            if isinstance(node, ast.Call) and called_name(node) in ("mean", "accuracy_score"):
+            if isinstance(node, ast.Call) and called_name(node) in _SHARES:
                 return None
             counts |= isinstance(node, ast.Call) and called_name(node) in _COUNTS
-            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
-                compared = node.lineno
-            if isinstance(node, ast.Call) and called_name(node) in _EQUALS:
+            sides = _compared(node)
+            if sides and all(_is_of_batch(tree, side, loop) for side in sides):
                 compared = node.lineno
             key = tree.key_of(node) if isinstance(node, ast.Name) and compared is None else None
             if key is not None and key not in seen:
