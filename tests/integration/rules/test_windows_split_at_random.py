@@ -75,6 +75,8 @@ def test_permutation_that_torch_did_not_draw(tmp_path: Path) -> None:
         # The score of the training part itself.
         "train = held_out = Windows(series)",
         "data = Windows(series)\ntrain, held_out = Subset(data, range(80)), Subset(data, range(60))",
+        # Every fourth one, and the score of each place of the same series.
+        "train, held_out = Windows(series, 6), Windows(series)",
         # Rows that are no windows.
         "rows = torch.randn(120, 13)\ndata = TensorDataset(rows[:, :12], rows[:, 12:])\n"
         "train, held_out = random_split(data, [90, 30])",
@@ -109,3 +111,40 @@ for step in range(20):
         print(score())
 """
     assert CAUSE not in {finding.cause for finding in alarms(HEAD + script, tmp_path)}
+
+
+def test_batches_of_windows(tmp_path: Path) -> None:
+    script = """
+rows = series.unfold(0, 13, 1)
+train, held_out = rows[:80], rows[93:]
+model = nn.Linear(12, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(4):
+    order = torch.randperm(len(train))
+    for part in (order[:40], order[40:]):
+        loss = F.mse_loss(model(train[part][:, :12]), train[part][:, 12:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    print(F.mse_loss(model(held_out[:, :12]), held_out[:, 12:]))
+"""
+    assert CAUSE not in {finding.cause for finding in alarms(HEAD + DATA + script, tmp_path)}
+
+
+def test_windows_of_letters(tmp_path: Path) -> None:
+    script = """
+rows = torch.randint(0, 9, (140,)).unfold(0, 5, 1)
+order = torch.randperm(len(rows))
+train, held_out = rows[order[:100]], rows[order[100:]]
+embed, head = nn.Embedding(9, 6), nn.Linear(24, 9)
+optimizer = torch.optim.Adam([*embed.parameters(), *head.parameters()], lr=0.01)
+for step in range(8):
+    loss = F.cross_entropy(head(embed(train[:, :4]).flatten(1)), train[:, 4])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    print(F.cross_entropy(head(embed(held_out[:, :4]).flatten(1)), held_out[:, 4]))
+"""
+    assert CAUSE not in {finding.cause for finding in alarms(HEAD + DATA + script, tmp_path)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -27,8 +28,8 @@ class WindowsSplitAtRandom(Rule):
 
     What it finds
     -------------
-    Windows of a stored series, each of which begins before the last one ends: slices, rows of ``unfold()``, or slices
-    that were stacked. A random split, such as ``random_split()`` or the two parts of a permutation, decides which are
+    Windows of a stored series of measured values, each of which begins before the last one ends: slices, rows of
+    ``unfold()``, or slices that were stacked. A random split, such as ``random_split()`` or the two parts of a permutation, decides which are
     held out, so nearly all of these overlap a window that is trained on, at their beginning and at their end.
 
     Why it matters
@@ -116,8 +117,12 @@ def _split_before(flow: Dataflow, reads: WindowReads, held_out: int) -> int:
 
 
 def _split_tables(flow: Dataflow, tables: dict[int, Windows]) -> Iterator[tuple[int, Windows]]:
-    """Permutations of which two parts index one table of overlapping windows."""
+    """Permutations of which two parts index one table of overlapping windows. Parts of a permutation that is drawn
+    again and again are batches."""
+    times = Counter(flow.log.calls[row].call_site for row, _ in calls_named(flow, ("randperm",)))
     for row, parts in parts_of_permutation(flow) if tables else ():
+        if times[flow.log.calls[row].call_site] > 1:
+            continue
         taken = [table for part in parts if (table := _table_indexed(flow, tables, row, part)) is not None]
         if len(taken) >= _BOTH and taken[0] == taken[1]:
             yield row, taken[0]

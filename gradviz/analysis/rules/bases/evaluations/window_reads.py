@@ -48,7 +48,7 @@ def tables_of_windows(flow: Dataflow) -> dict[int, Windows]:
     found: dict[int, Windows] = {}
     for row, call in calls_named(flow, ("unfold", "stack")):
         windows = _unfolded(flow, call) if plain_name(call.function) == "unfold" else _stacked(flow, row, call)
-        if windows is not None and windows.step < windows.length:
+        if windows is not None and windows.step < windows.length and _is_measured(flow, call.outputs[0].tensor):
             found[flow.memory_of(call.outputs[0].tensor)] = windows
     return found
 
@@ -82,10 +82,11 @@ def window_reads(flow: Dataflow, tables: dict[int, Windows]) -> Iterator[WindowR
 
 def held_out_among(reads: WindowReads) -> tuple[int, int] | None:
     """How many windows were only scored though they overlap trained ones at both of their ends, and of how many that
-    were only scored; None if it may be chance which windows were trained, or if all were."""
+    were only scored; None if it may be chance which windows were trained, or if all were, or every few of them."""
     trained = sorted(set(reads.trained))
     held_out = sorted(set(reads.scored) - set(trained))
-    if len(held_out) < _MIN_WINDOWS or not _are_passes(reads.trained, len(trained)):
+    are_every_few = len({after - before for before, after in pairwise(trained)}) <= 1
+    if are_every_few or len(held_out) < _MIN_WINDOWS or not _are_passes(reads.trained, len(trained)):
         return None
     return sum(_is_among(start, trained, reads.length) for start in held_out), len(held_out)
 
@@ -101,12 +102,19 @@ def _is_among(start: int, trained: list[int], length: int) -> bool:
     return is_before and place < len(trained) and trained[place] - start < length
 
 
+def _is_measured(flow: Dataflow, tensor: int) -> bool:
+    """Whether a series has floating-point numbers: of letters and words, neighbours do not tell what a window asks."""
+    return "float" in (flow.log.tensors[tensor].facts.dtype or "")
+
+
 def _window(flow: Dataflow, call: Call, tables: dict[int, Windows]) -> tuple[int, int, int] | None:
     """The series, where a window of it begins, and its length."""
     name = plain_name(call.function)
     if name not in _SLICES or len(call.inputs) != 1 or not call.outputs or call.live_inputs:
         return None
     source = call.inputs[0].tensor
+    if not _is_measured(flow, source):
+        return None
     table, number = table_of(flow, tables, source), picked_row(call)
     if table is not None and number is not None:
         return source, number * table.step, table.length
