@@ -35,8 +35,11 @@ HEALTHY = {
     "four bytes": (90_000, FILE.format("uint32", "")),
     "a vocabulary that fits": (65_000, FILE.format("uint16", "")),
     "rounded up": (66_048, "data = (tokens % 65_500).astype(np.uint16)"),
+    "room for more, and two bytes for something else": (
+        90_000, "data, image = tokens % 42_000, (4000 * np.ones((4, 4))).astype(np.uint16)",
+    ),
     "two bytes for something else": (90_000, "data, image = tokens, np.zeros((4, 4)).astype(np.uint16)"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FAULTY)

@@ -20,9 +20,9 @@ class IdsInTwoBytes(Rule):
 
     What it finds
     -------------
-    An embedding of clearly more than 65,536 rows that is only looked up at ids below 65,536, which come from an array
-    or a file, in a program that stores or reads such arrays as ``uint16``. An embedding that was made a little larger
-    than that, to have a round number of rows, is left alone.
+    An embedding of clearly more than 65,536 rows that is looked up at ids up to about 65,536, which come from an array
+    or a file, and none above, in a program that stores or reads such arrays as ``uint16``. An embedding that was made
+    a little larger than that, to have a round number of rows, is left alone.
 
     Why it matters
     --------------
@@ -69,7 +69,7 @@ class IdsInTwoBytes(Rule):
                 tables[table].append(row)
         for table, rows in tables.items():
             highest = _highest_id(case, rows)
-            if highest is None or highest > _LAST or not flow.has_step_after(rows[0]):
+            if highest is None or not _NEAR_LAST <= highest <= _LAST or not flow.has_step_after(rows[0]):
                 continue
             line = next(_lines_of_two_bytes(case), None)
             if line is not None:
@@ -93,6 +93,8 @@ class IdsInTwoBytes(Rule):
 
 
 _LAST = 65_535
+_NEAR_LAST = 60_000
+"""Ids that begin again at 0 fill all of two bytes; what ends far below may just be data with room for more."""
 _MIN_ROWS = 67_000
 """More than 65,536 with some special tokens, rounded up."""
 _MIN_IDS = 100
