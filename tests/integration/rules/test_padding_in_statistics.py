@@ -94,3 +94,18 @@ for step in range(4):
 @pytest.mark.parametrize("name", HEALTHY)
 def test_other_means_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not alarms(PROGRAM + HEALTHY[name] + LOSS + TRAIN, tmp_path)
+
+
+def test_levels_that_are_coded_by_ones_are_left_alone(tmp_path: Path) -> None:
+    script = f"""{HEAD}
+levels = torch.tensor([8, 2, 5, 3, 7, 1])
+x = torch.zeros(6, 8)
+for row, level in enumerate(levels.tolist()):
+    x[row, :level] = 1.0
+x = (x - x.mean()) / x.std()
+net = nn.Linear(8, 2)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    loss = F.cross_entropy(net(x), (levels > 4).long())
+{TRAIN}"""
+    assert not alarms(script, tmp_path)

@@ -43,7 +43,8 @@ def padded_batches(flow: Dataflow) -> Iterator[PaddedData]:
         yield from _by_stack(flow, row, call)
     filled: dict[int, list[int]] = defaultdict(list)
     for row, call in calls_named(flow, ("setitem",)):
-        if type(call.scalars.get("1[0]")) is int and type(call.scalars.get(_STOP)) is int and call.inputs:
+        is_of_row = type(call.scalars.get("1[0]")) is int and type(call.scalars.get(_STOP)) is int
+        if is_of_row and len(call.inputs) > 1:  # One number for all positions codes a level: it is no sequence.
             filled[call.inputs[0].tensor].append(row)
     for tensor, rows in filled.items():
         made = flow.first_producer(tensor, rows[0])
