@@ -106,6 +106,14 @@ HEALTHY = {
         "def plain(output, target, kind):\n    return F.mse_loss(output[:, 0], target)\n",
         LOOP.format(call="plain(net(x[i]), y[i], group[i])"),
     ),
+    "a training that draws its samples by weight": (
+        "weight = seen + 0.5\ndraws = torch.utils.data.WeightedRandomSampler(weight.tolist(), 90)\n"
+        "def run(inputs, targets, importance):\n    for epoch in range(3):\n"
+        "        for i in torch.tensor(list(draws)).split(30):\n"
+        "            loss = F.mse_loss(net(inputs[i])[:, 0], targets[i])\n"
+        "            optimizer.zero_grad()\n            loss.backward()\n            optimizer.step()\n",
+        "run(x, y, weight)\n",
+    ),
     "labels of an autoencoder": (
         "decode = nn.Linear(1, 4)\noptimizer = torch.optim.Adam([*net.parameters(), *decode.parameters()], lr=0.01)\n"
         "def step_of(inputs, label):\n    return F.mse_loss(decode(net(inputs)), inputs)\n",

@@ -13,7 +13,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.arguments import arguments
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, READ_ALL
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -106,8 +106,14 @@ def _may_forget(tree: SourceTree, function: _Function, name: str) -> bool:
         return False
     nodes = [each for statement in function.body for each in ast.walk(statement)]
     read = {each.id for each in nodes if isinstance(each, ast.Name)}  # Also where it is deleted, or bound anew.
-    is_known = name not in read and len(read & set(names)) >= _MIN_OTHERS
-    return is_known and "locals" not in read and not _is_asked_for(tree, function)
+    is_known = name not in read and len(read & set(names)) >= _MIN_OTHERS and not read & READ_ALL
+    return is_known and not _trains_in_loop(tree, nodes) and not _is_asked_for(tree, function)
+
+
+def _trains_in_loop(tree: SourceTree, nodes: list[ast.AST]) -> bool:
+    """Whether a function makes many steps: what it is given may be there for a score, or for who draws the batches."""
+    backwards = (each for each in nodes if isinstance(each, ast.Call) and called_name(each) == "backward")
+    return any(next(tree.loops_around(each), None) is not None for each in backwards)
 
 
 def _is_asked_for(tree: SourceTree, function: _Function) -> bool:
