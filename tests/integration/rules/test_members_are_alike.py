@@ -134,6 +134,9 @@ def test_members_that_are_made_by_methods_are_told(tmp_path: Path) -> None:
         # Whether a training can be repeated.
         "runs = []\nfor k in range(2):\n    torch.manual_seed(0)\n    runs.append(fit(make()))\n"
         "with torch.no_grad():\n    print((runs[0](x) - runs[1](x)).abs().max())\n",
+        "runs = []\nfor k in range(2):\n    torch.manual_seed(0)\n    runs.append(fit(make()))\n"
+        "with torch.no_grad():\n    both = torch.stack([run(x) for run in runs])\n"
+        "    assert torch.equal(both[0], both[1])\n    print((both - both[0]).abs().max())\n",
     ],
 )
 def test_networks_that_are_alike_on_purpose_are_right(script: str, tmp_path: Path) -> None:

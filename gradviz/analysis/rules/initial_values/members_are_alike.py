@@ -80,7 +80,7 @@ class MembersAreAlike(Rule):
         for row, call in calls_named(case.dataflow, {"stack", "cat", "add"}):
             members = [_member(case, row, use) for use in call.inputs] if len(call.inputs) > 1 else []
             known = [each for each in members if each is not None]
-            if len(known) == len(members) > 0 and _are_alike(case, known):
+            if len(known) == len(members) > 0 and _are_alike(case, known) and not _are_compared(case, row):
                 yield self._finding(case, row, known)
                 return
 
@@ -149,6 +149,25 @@ def _member(case: Case, row: int, use: TensorUse) -> _Member | None:
 def _is_stepped_last(case: Case, weight: int, row: int) -> bool:
     changed = case.dataflow.newest_producer(weight, row)
     return changed is not None and case.dataflow.log.calls[changed].kind == "step"
+
+
+def _are_compared(case: Case, row: int) -> bool:
+    """Whether a program only looks how far results are apart: replicas that must not drift, or a run that is repeated
+    with its seed."""
+    flow, joined = case.dataflow, case.dataflow.log.calls[row].outputs[0].tensor
+    users = [(each, flow.log.calls[each]) for each in flow.users(joined, row)]
+    parts = {joined}
+    for _, call in users:
+        if plain_name(call.function) in _TAKES_APART and len(call.inputs) == 1:
+            parts |= {use.tensor for use in call.outputs}
+    below = [*users, *((each, flow.log.calls[each]) for part in parts - {joined} for each in flow.users(part, row))]
+    names = {plain_name(call.function) for _, call in below if sum(use.tensor in parts for use in call.inputs) > 1}
+    others = {plain_name(call.function) for _, call in users if len({use.tensor for use in call.inputs} & parts) == 1}
+    return bool(names & _COMPARES) and others <= _TAKES_APART | _COMPARES
+
+
+_TAKES_APART = frozenset({"getitem", "unbind", "chunk", "split"})
+_COMPARES = frozenset({"sub", "eq", "ne", "equal", "allclose", "isclose", "dist", "mse_loss", "l1_loss"})
 
 
 def _are_alike(case: Case, members: list[_Member]) -> bool:
