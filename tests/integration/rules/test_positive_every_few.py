@@ -72,6 +72,11 @@ HEALTHY = {
     scores = (q @ several.T).view(n, n, k + 1).amax(-1)
     loss = F.cross_entropy(scores / 0.1, torch.arange(n))
 """,
+    "columns in the order of positives first": """
+    p = passage(torch.cat([near[:, None], far], dim=1).flatten(0, 1))
+    p = p[torch.arange(n * (k + 1)).view(n, k + 1).T.flatten()]
+    loss = F.cross_entropy(q @ p.T / 0.1, torch.arange(n))
+""",
     "one document for each query": """
     loss = F.cross_entropy(q @ passage(near).T / 0.1, torch.arange(n))
 """,

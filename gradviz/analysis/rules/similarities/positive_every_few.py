@@ -153,13 +153,22 @@ def _is_laid_out_by_query(flow: Dataflow, keys: TensorUse, product: int, queries
         tensor, before = waiting.pop()
         row = flow.newest_producer(tensor, before)
         call = None if row is None else flow.log.calls[row]
-        if row is None or call is None or row in seen:
+        if row is None or call is None or row in seen or _is_put_in_order(call):
             continue
         seen.add(row)
         if _joins(flow, call, queries, columns):
             return True
         waiting += [(use.tensor, row) for use in call.inputs if columns in shape_of(flow, use.tensor)]
     return False
+
+
+def _is_put_in_order(call: Call) -> bool:
+    """Whether a call may give rows another order: then the first columns may be those of all positives."""
+    name = plain_name(call.function)
+    return name in _ORDERS or (name == "getitem" and len(call.inputs) > 1)
+
+
+_ORDERS = frozenset({"index_select", "gather", "take_along_dim", "take", "flip", "roll", "sort"})
 
 
 def _joins(flow: Dataflow, call: Call, queries: int, columns: int) -> bool:
