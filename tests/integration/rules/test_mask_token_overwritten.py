@@ -67,6 +67,12 @@ HEALTHY = {
     random = part(0.08) & selected
     ids[random] = torch.randint(0, 40, ids.shape)[random]
 """,
+    "noise of its own on all that is no padding": """
+    real, ids = ids != 3, ids.clone()
+    ids[part(0.2) & real & part(0.9)] = MASK
+    random = part(0.1) & real
+    ids[random] = torch.randint(0, 40, ids.shape)[random]
+""",
     "noise of its own on all": """
     ids = ids.masked_fill(selected, MASK)
     ids = torch.where(part(0.3), torch.randint(0, 40, ids.shape), ids)

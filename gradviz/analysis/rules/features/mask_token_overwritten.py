@@ -158,12 +158,22 @@ def _overwritten(flow: Dataflow, write: _Write) -> _Write | None:
     is_drawn_anew = bool(first & second) and bool(first - second) and bool(second - first)
     if not is_drawn_anew or not makers or makers[-1] in above[1]:
         return None
-    counts = [_ones(flow, each) for each in (before, write)]
-    return before if counts[0] and _MANY * counts[1] >= counts[0] else None
+    masked, random = (_ones(flow, each.mask, each.row) for each in (before, write))
+    # Of the masked ones, about as many are hit as of all that both were chosen from.
+    selected = max(
+        (_ones(flow, each, write.row) for each in _masks(flow, above[0]) & _masks(flow, above[1])), default=0
+    )
+    return before if masked and _MANY * random >= max(masked, selected) else None
 
 
-def _ones(flow: Dataflow, write: _Write) -> int:
-    values = flow.values(write.mask, write.row)
+def _masks(flow: Dataflow, rows: set[int]) -> set[int]:
+    """The masks that some calls got, or made."""
+    used = {use.tensor for row in rows for use in (*flow.log.calls[row].inputs, *flow.log.calls[row].outputs)}
+    return {each for each in used if flow.log.tensors[each].facts.dtype == "bool"}
+
+
+def _ones(flow: Dataflow, mask: int, row: int) -> int:
+    values = flow.values(mask, row)
     return 0 if values is None else values.count - values.zeros
 
 
