@@ -131,3 +131,10 @@ for step in range(4):
     loss = F.cross_entropy(head(x), y)
 {TRAIN}"""
     assert not alarms(script, tmp_path)
+
+
+def test_what_conditions_the_rest_is_left_alone(tmp_path: Path) -> None:
+    script = PROGRAM.format(forward=CHUNKS, turned="", given="x", here="").replace(
+        "loss = -(-0.5 * z.square()", "loss = -(-0.5 * z[:, 3:].square()"
+    )
+    assert "same_half_kept" not in {each.cause for each in alarms(script, tmp_path)}

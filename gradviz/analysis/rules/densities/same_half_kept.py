@@ -24,8 +24,8 @@ class SameHalfKept(Rule):
     -------------
     Two or more coupling layers one behind the other, in which a network computes, from one part of the dimensions, the
     scale ``exp(s)`` and the shift of the other part, and both are put together as they stood; where each layer keeps
-    the part that the first one kept, or uses the very same mask. Layers that take turns, and permutations between them,
-    are left alone.
+    the part that the first one kept, or uses the very same mask. Layers that take turns, permutations between them, and
+    what is cut off in the end, as it only conditions the rest, are left alone.
 
     Why it matters
     --------------
@@ -78,7 +78,7 @@ class SameHalfKept(Rule):
                 by_step[flow.step_before(row)].append(found)
         for couplings in by_step.values():
             site = flow.log.calls[couplings[0].row].call_site
-            if site not in told and _keep_the_same(flow, couplings):
+            if site not in told and _keep_the_same(flow, couplings) and not _is_left_behind(flow, couplings[-1]):
                 told.add(site)
                 yield self._finding(flow, couplings)
 
@@ -182,6 +182,20 @@ def _keep_the_same(flow: Dataflow, couplings: list[_Coupling]) -> bool:
         return False
     pairs = pairwise(couplings)
     return all(_comes_from(flow, later.source, later.row, earlier.row) for earlier, later in pairs)
+
+
+def _is_left_behind(flow: Dataflow, last: _Coupling) -> bool:
+    """Whether the kept part is cut off in the end, and nothing uses it: it is what the other part is conditioned on."""
+    joined = flow.log.calls[last.row].outputs[0].tensor
+    users = [(row, flow.log.calls[row]) for row in flow.users(joined, last.row)]
+    return bool(users) and all(
+        plain_name(call.function) in _CUTS
+        and not any(
+            _place_of(flow, call, use.tensor) == last.place and flow.users(use.tensor, row) for use in call.outputs
+        )
+        and all(_place_of(flow, call, use.tensor) is not None for use in call.outputs)
+        for row, call in users
+    )
 
 
 def _comes_from(flow: Dataflow, tensor: int, before: int, maker: int) -> bool:
