@@ -117,3 +117,23 @@ def test_results_that_their_own_labels_judge_are_right(networks: str, tmp_path: 
 @pytest.mark.parametrize("judged", [WRONG_PAIRS, THERE_AND_BACK], ids=["wrong pairs", "there and back"])
 def test_other_labels_may_be_meant(judged: str, tmp_path: Path) -> None:
     assert "judged_as_another" not in {each.cause for each in alarms(HEAD + CAT + LOOP + judged, tmp_path)}
+
+
+def test_a_decoder_that_is_asked_for_other_labels_is_right(tmp_path: Path) -> None:
+    script = f"""{HEAD}
+encode, decode, critic = nn.Linear(10 + 4, 6), nn.Linear(6 + 4, 10), nn.Linear(10, 4)
+optimizers = [torch.optim.Adam(net.parameters(), lr=0.01) for net in (encode, decode, critic)]
+for step in range(6):
+    kind, wanted = torch.randint(0, 4, (32,)), torch.randint(0, 4, (32,))
+    x = torch.randn(32, 10) + kind[:, None]
+    hidden = encode(torch.cat([x, F.one_hot(kind, 4).float()], 1))
+    same = decode(torch.cat([hidden, F.one_hot(kind, 4).float()], 1))
+    other = decode(torch.cat([hidden, F.one_hot(wanted, 4).float()], 1))
+    loss = F.mse_loss(same, x) + F.cross_entropy(critic(other), wanted) + F.cross_entropy(critic(x), kind)
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+"""
+    assert "judged_as_another" not in {each.cause for each in alarms(script, tmp_path)}

@@ -20,7 +20,8 @@ class JudgedAsAnother(Rule):
 
     What it finds
     -------------
-    A second network, with an optimizer of its own, that gets results of a first one together with labels: at one line
+    A second network, with an optimizer of its own, that gets results of a first one together with labels, and returns
+    one number for each: at one line
     with those for which the first network made them, and at another line, each time, with other ones. Data that are
     judged with wrong labels on purpose are no results of the first network, and are left alone.
 
@@ -111,6 +112,7 @@ _MIN_TIMES = 3
 _LOOKUPS = frozenset({"embedding", "one_hot"})
 _MOST_LOOKUPS = 80
 _MAX_FOLLOWED = 6
+_TWO = 2
 
 
 class _Lookup(Struct, frozen=True):
@@ -129,7 +131,7 @@ def _judged(case: Case) -> Iterator[_Judged]:
     for row, given in list(lookups.items())[-_MOST_LOOKUPS:]:
         met = _meets(case, row)
         judges = set() if met is None else _owners(case, {row, met[0]})
-        if met is None or len(judges) != 1:
+        if met is None or len(judges) != 1 or not _are_scored(case, met[0], judges):
             continue
         above = flow.ancestors(met[1], met[0])
         makers = _owners(case, set(above)) - judges
@@ -169,6 +171,22 @@ def _meets(case: Case, row: int) -> tuple[int, int] | None:
             return (user, others[0]) if shape_of(flow, others[0])[:1] == rows else None
         row, tensor = user, call.outputs[0].tensor
     return None
+
+
+def _are_scored(case: Case, row: int, judges: set[int]) -> bool:
+    """Whether one number for each sample, or for each patch of it, comes out of a network: data come out of a decoder,
+    which may be asked for other labels."""
+    flow = case.dataflow
+    joined = flow.log.calls[row].outputs[0].tensor
+    count = shape_of(flow, joined)[0]
+    below = flow.descendants(joined, row, flow.next_of_kind("backward", row))
+    for each in (row, *below):
+        if _owners_of_call(case, each) - judges:
+            return False
+        shape = shape_of(flow, flow.log.calls[each].outputs[0].tensor) if flow.log.calls[each].outputs else ()
+        if shape == (count,) or shape[:_TWO] == (count, 1):
+            return True
+    return False
 
 
 def _is_parameter(case: Case, tensor: int) -> bool:
