@@ -97,3 +97,18 @@ for step in range(4):
     loss = F.cross_entropy(head((new(ids) * mask).sum(1) / mask.sum(1)), ids[:, 0] % 3)
 {TRAIN}"""
     assert not alarms(script, tmp_path)
+
+
+def test_random_vectors_beside_those_of_a_file_are_left_alone(tmp_path: Path) -> None:
+    script = f"""{HEAD}
+vectors = torch.randn(20, 4)
+embed, head = nn.Embedding(21, 4), nn.Linear(4, 3)
+with torch.no_grad():
+    embed.weight[:20] = vectors
+embed.weight.requires_grad_(False)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+for step in range(4):
+    ids = torch.randint(0, 21, (8, 6))
+    loss = F.cross_entropy(head(embed(ids).mean(1)), ids[:, 0] % 3)
+{TRAIN}"""
+    assert not alarms(script, tmp_path)

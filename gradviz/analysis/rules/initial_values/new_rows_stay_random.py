@@ -108,6 +108,9 @@ def _filled(flow: Dataflow, table: int, before: int) -> tuple[int, int] | None:
     if not drawn or len(written) != 1 or not drawn[-1] < written[0][0] < before:
         return None
     row, call = written[0]
+    sources = {each for use in call.inputs[1:] for each in flow.sharing_memory(use.tensor)}
+    if not any(flow.log.tensors[each].role == "parameter" for each in sources):
+        return None  # Vectors of a file: unknown words often get random ones, and all stay as they are.
     of_rows = [shape_of(flow, use.tensor) for use in call.inputs[1:]]
     if plain_name(call.function) == "setitem":
         part = call
