@@ -98,3 +98,11 @@ def test_a_batch_that_is_unpacked_in_the_loop(tmp_path: Path) -> None:
             right += (best == labels).sum().item()
         print(right / len(loader))  # HERE"""
     assert_first_alarm(PROGRAM.format(score=loop), CAUSE, tmp_path)
+
+
+def test_right_words_of_a_sentence(tmp_path: Path) -> None:
+    loop = """sentences = [(torch.randn(n, 4), torch.randint(0, 3, (n,))) for n in (3, 5, 4, 7, 6)]
+        for x, y in sentences:
+            right += (model(x).argmax(1) == y).sum().item()
+        print(right / len(sentences))"""
+    assert CAUSE not in {finding.cause for finding in alarms(PROGRAM.format(score=loop), tmp_path)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -86,8 +87,10 @@ class CountOverBatches(Rule):
 
 
 def _has_samples(case: Case, rows: list[int]) -> bool:
-    """Whether one of some calls compares the samples of a batch."""
+    """Whether most of some calls compare the samples of batches of one size: those of other sizes are sequences."""
     flow = case.dataflow
     compared = (flow.log.calls[row] for row in rows if plain_name(flow.log.calls[row].function) == "eq")
     shapes = (shape_of(flow, call.outputs[0].tensor) for call in compared if call.outputs)
-    return any(shape and shape[0] > 1 for shape in shapes)
+    sizes = Counter(shape[0] if shape else 1 for shape in shapes)
+    size, times = max(sizes.items(), key=lambda each: each[1], default=(1, 0))
+    return size > 1 and 2 * times >= sizes.total()

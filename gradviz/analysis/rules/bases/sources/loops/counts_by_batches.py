@@ -128,7 +128,7 @@ def _line_that_compares(tree: SourceTree, value: ast.expr, loop: ast.For) -> int
             counts |= isinstance(node, ast.Call) and called_name(node) in _COUNTS
             sides = _compared(node)
             if sides and all(_is_of_batch(tree, side, loop) for side in sides):
-                compared = node.lineno
+                compared = sides[-1].lineno
             key = tree.key_of(node) if isinstance(node, ast.Name) and compared is None else None
             if key is not None and key not in seen:
                 seen.add(key)
