@@ -29,8 +29,9 @@ class WindowsSplitAtRandom(Rule):
     What it finds
     -------------
     Windows of a stored series of measured values, each of which begins before the last one ends: slices, rows of
-    ``unfold()``, or slices that were stacked. A random split, such as ``random_split()`` or the two parts of a permutation, decides which are
-    held out, so nearly all of these overlap a window that is trained on, at their beginning and at their end.
+    ``unfold()``, or slices that were stacked. A random split, such as ``random_split()`` or the two parts of a
+    permutation, decides which are held out, so nearly all of these overlap a window that is trained on, at their
+    beginning and at their end.
 
     Why it matters
     --------------
