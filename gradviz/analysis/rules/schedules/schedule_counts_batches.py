@@ -73,7 +73,7 @@ class ScheduleCountsBatches(Rule):
             return
         told = set[int]()
         for schedule in case.dataflow.log.schedules:
-            is_candidate = schedule.optimizer not in told and _is_seldom_stepped(schedule)
+            is_candidate = schedule.optimizer not in told and _is_seldom_stepped(case, schedule)
             if is_candidate and (_is_for_all_steps(schedule) or _is_of_batches(case, schedule)):
                 told.add(schedule.optimizer)
                 yield self._finding(case, schedule)
@@ -168,10 +168,12 @@ def _made_for(schedule: Schedule) -> str:
     return "counts batches" if schedule.length is None else f"is made for {schedule.length:,} steps"
 
 
-def _is_seldom_stepped(schedule: Schedule) -> bool:
+def _is_seldom_stepped(case: Case, schedule: Schedule) -> bool:
     """Whether it is stepped far less often than its optimizer, and has not come to its end."""
     moves, steps = schedule.moves, schedule.optimizer_steps
-    if moves is None or moves > steps / _STEPS_OF_EACH_MOVE or moves + _LEFT_TO_NEXT >= (schedule.length or steps):
+    of_all = [each.moves or 0 for each in case.dataflow.log.schedules if each.optimizer == schedule.optimizer]
+    left = _LEFT_TO_NEXT if sum(of_all) > steps / _STEPS_OF_EACH_MOVE else 0
+    if moves is None or moves > steps / _STEPS_OF_EACH_MOVE or moves + left >= (schedule.length or steps):
         return False
     return moves + (not schedule.is_alive) >= _MIN_MOVES  # The last move of one that is gone was not seen.
 
