@@ -83,7 +83,7 @@ class MaskTokenOverwritten(Rule):
         location, first = two_lines(flow, write.row if made is None else made, before.row)
         return self.finding(
             "random tokens are put where a part of the selected ones is drawn anew, and not a part of those that are "
-            f"left: they replace many of the {before.constant} that were put in before",
+            f"left: they replace many of the mask tokens, {before.constant}, that were put in before",
             symptom="grad_wrong",
             why="most of what is selected should be masked, and few tokens be random: here about as many are random",
             fix="exclude what is masked: random = (...) & selected & ~masked",

@@ -104,7 +104,8 @@ class InvertedMask(Rule):
         flow = case.dataflow
         used, made = location_of_call(flow, row), location_of_call(flow, origin)
         location, shown = (made, used) if is_joined else (used, made)
-        named = _COMPARED.get(plain_name(flow.log.calls[origin].function), "as many as the ids have of these")
+        counted = f"as many as there are ids that {'are no padding' if hides else 'pad'}"
+        named = _COMPARED.get(plain_name(flow.log.calls[origin].function), counted)
         return self.finding(
             f"the mask{at_line(made if made != used else None)} is the wrong way round: it is True for "
             f"{'real positions' if hides else 'padding'} ({named}), and True {'hides' if hides else 'shows'} a "
