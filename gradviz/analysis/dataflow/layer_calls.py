@@ -1,7 +1,9 @@
-"""Calls of layers, and what they were called with: dropout and batch normalization, and recurrent layers and cells."""
+"""Calls of layers, and what they were called with: dropout and batch normalization, and recurrent layers and cells; and
+whether what is trained meets a result."""
 
 from __future__ import annotations
 
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
 OTHERWISE_IN_TRAINING = {
@@ -72,3 +74,10 @@ def is_bidirectional(call: Call) -> bool:
 
 _STATISTICS = ("1", "2", "running_mean", "running_var")
 """Where running statistics are given."""
+
+
+def meets_parameters(flow: Dataflow, row: int) -> bool:
+    """Whether something with a gradient, as parameters have, meets the result of a call before the next step."""
+    until = flow.next_of_kind("step", row)
+    below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until)
+    return until < len(flow.log.calls) and any(flow.log.calls[each].live_inputs for each in below)

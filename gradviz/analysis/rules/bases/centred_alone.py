@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.formulas.means import WITH_MEANS
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Scalar
 
@@ -34,7 +35,7 @@ def centred_alone(flow: Dataflow) -> Iterator[Centred]:
     Of values that need no gradient: for the others GV201 tells that their gradient is zero.
     """
     lines: dict[Location | None, list[Centred | None]] = defaultdict(list)
-    for row, call in calls_named(flow, _MEANS):
+    for row, call in calls_named(flow, WITH_MEANS):
         if call.inputs and call.outputs:
             lines[location_of_call(flow, row)].append(_centred(flow, row, call))
     for tried in lines.values():
@@ -43,7 +44,6 @@ def centred_alone(flow: Dataflow) -> Iterator[Centred]:
             yield last
 
 
-_MEANS = frozenset({"mean", "var_mean", "std_mean"})
 _AROUND = frozenset({"unsqueeze", "view", "reshape", "expand", "expand_as", "detach"})
 _MIN_TIMES = 2
 _BOTH = 2

@@ -81,7 +81,7 @@ class PreparedOtherwise(Rule):
                 return
             pair = _of_two_data_sets(case, trained[weight], shown)
             if pair is not None:
-                yield self._of_two_data_sets(case, *pair)
+                yield self._finding_of_two(case, *pair)
                 return
 
     def _finding(self, case: Case, row: int, trained: Preparation, scored: Preparation) -> Finding:
@@ -100,7 +100,7 @@ class PreparedOtherwise(Rule):
             symptom_location=prepared if prepared != line else None,
         )
 
-    def _of_two_data_sets(self, case: Case, row: int, trained: Preparation, scored: Preparation) -> Finding:
+    def _finding_of_two(self, case: Case, row: int, trained: Preparation, scored: Preparation) -> Finding:
         flow = case.dataflow
         missing = location_of_call(flow, trained.rows[-1])
         line = _line_that_differs(case, scored.root, trained.root) or _line_of_model(case, row)

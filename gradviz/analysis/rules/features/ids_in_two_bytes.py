@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import called_name
 
 
 class IdsInTwoBytes(Rule):
@@ -144,9 +145,8 @@ def _lines_of_two_bytes(case: Case) -> Iterator[Location]:
     found = [(each, file) for file, tree in own_files(case) for each in tree.nodes if isinstance(each, ast.Call)]
     for names in (_CONVERT, _FILES):
         for call, file in found:
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
             given = [*call.args, *(each.value for each in call.keywords)]
-            if name in names and any(_is_two_bytes(each) for each in given):
+            if called_name(call) in names and any(_is_two_bytes(each) for each in given):
                 yield Location(file, call.lineno)
 
 

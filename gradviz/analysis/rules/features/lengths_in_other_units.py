@@ -11,6 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import meets_parameters
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -74,7 +75,7 @@ class LengthsInOtherUnits(Rule):
                 at_lines[location_of_call(flow, row)].append(mask)
         for masks in at_lines.values():
             ratio = _common_ratio(masks)
-            if ratio is not None and _meets_parameters(flow, masks[0].row):
+            if ratio is not None and meets_parameters(flow, masks[0].row):
                 yield self._finding(flow, masks[0], ratio)
 
     def _finding(self, flow: Dataflow, mask: _Mask, ratio: float) -> Finding:
@@ -144,10 +145,3 @@ def _common_ratio(masks: list[_Mask]) -> float | None:
     ratios = [mask.longest / mask.positions for mask in masks]
     is_same = max(ratios) <= min(ratios) * (1 + _MAX_SPREAD)
     return ratios[0] if is_same and min(ratios) >= _MIN_RATIO else None
-
-
-def _meets_parameters(flow: Dataflow, row: int) -> bool:
-    """Whether what is trained meets the mask in a step."""
-    until = flow.next_of_kind("step", row)
-    below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until)
-    return until < len(flow.log.calls) and any(flow.log.calls[each].live_inputs for each in below)

@@ -11,8 +11,10 @@ from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import meets_parameters
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.means import WITH_MEANS
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.sequences.padded_data import PaddedData, padded_batches
 from gradviz.graph.call_log import Call
@@ -69,7 +71,7 @@ class PaddingInStatistics(Rule):
         for batch in padded_batches(flow):
             found = _centred(flow, batch) if _SHARE * batch.padded >= batch.positions else None
             site = None if found is None else flow.log.calls[found.mean].call_site
-            if found is not None and site not in told and _is_trained_with(flow, found.difference):
+            if found is not None and site not in told and meets_parameters(flow, found.difference):
                 told.add(site)
                 yield self._finding(flow, batch, found)
 
@@ -97,7 +99,6 @@ class _Centred(Struct, frozen=True):
 
 _SHARE = 10
 _BOTH = 2
-_MEANS = frozenset({"mean", "std_mean", "var_mean"})
 
 
 def _centred(flow: Dataflow, batch: PaddedData) -> _Centred | None:
@@ -116,7 +117,7 @@ def _centred(flow: Dataflow, batch: PaddedData) -> _Centred | None:
 def _averages(call: Call, batch: PaddedData, rank: int) -> bool:
     is_of_batch = bool(call.inputs) and call.inputs[0].tensor == batch.tensor and len(call.inputs) == 1
     over = axes_of(call, rank)
-    return plain_name(call.function) in _MEANS and is_of_batch and (batch.axis in over or not over)
+    return plain_name(call.function) in WITH_MEANS and is_of_batch and (batch.axis in over or not over)
 
 
 def _line_to_edit(flow: Dataflow, batch: PaddedData, found: _Centred) -> Location | None:
@@ -128,10 +129,3 @@ def _line_to_edit(flow: Dataflow, batch: PaddedData, found: _Centred) -> Locatio
         if here is not None and (line.file, line.function) == (here.file, here.function)
     )
     return location_of_line(next(own, flow.line_of(found.mean)))
-
-
-def _is_trained_with(flow: Dataflow, row: int) -> bool:
-    """Whether parameters meet the difference in a step of training."""
-    until = flow.next_of_kind("step", row)
-    below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until)
-    return until < len(flow.log.calls) and any(flow.log.calls[each].live_inputs for each in below)

@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import meets_parameters
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call, ValueFacts
@@ -66,7 +67,7 @@ class IntegersWrapAround(Rule):
             if call.call_site in told or call.inside is not None or len(call.outputs) != 1 or not call.inputs:
                 continue
             wrap = _wrap(flow, row, call)
-            if wrap is not None and _meets_parameters(flow, row) and not _is_meant(flow, row, wrap):
+            if wrap is not None and meets_parameters(flow, row) and not _is_meant(flow, row, wrap):
                 told.add(call.call_site)
                 yield self._finding(case, row, call, wrap)
 
@@ -193,13 +194,6 @@ _MAKE_DATA = frozenset({"randint", "frombuffer", "load", "zeros", "empty", "full
 
 def _is_read(call: Call) -> bool:
     return plain_name(call.function) in _READS
-
-
-def _meets_parameters(flow: Dataflow, row: int) -> bool:
-    """Whether parameters meet the result in a step of training."""
-    until = flow.next_of_kind("step", row)
-    reached = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until)
-    return until < len(flow.log.calls) and any(flow.log.calls[each].live_inputs for each in reached)
 
 
 def _is_meant(flow: Dataflow, row: int, wrap: _Wrap) -> bool:

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.means import WITH_MEANS
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
 from gradviz.analysis.rules.bases.sequences.part_of_inputs import data_read, is_error
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
@@ -105,7 +106,6 @@ class _Level(Struct, frozen=True):
 _ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _EXAMINED = 2
 _BOTH = 2
-_MEANS = frozenset({"mean", "var_mean", "std_mean"})
 _DEVIATIONS = frozenset({"var", "std"})
 _PASSES = frozenset({"detach"})
 
@@ -142,7 +142,7 @@ def _level_of(flow: Dataflow, tensor: int, row: int) -> _Level | None:
     subtracted, call = made
     window, level = (use.tensor for use in call.inputs)
     source = value_maker(flow, level, subtracted, through=_PASSES)
-    if source is not None and plain_name(source[1].function) in _MEANS and source[1].inputs[0].tensor == window:
+    if source is not None and plain_name(source[1].function) in WITH_MEANS and source[1].inputs[0].tensor == window:
         return _Level(window, subtracted, is_mean=True)
     return _Level(window, subtracted, is_mean=False) if _is_last_value(flow, level, window, subtracted) else None
 
@@ -203,7 +203,7 @@ def _is_lost(flow: Dataflow, level: _Level, above: frozenset[int]) -> bool:
             is_part = name in ("detach", "unsqueeze", "clone", "getitem", "select", "narrow") and call.outputs
             if is_part and len(waiting) < _MAX_TENSORS:
                 waiting.append(call.outputs[0].tensor)
-            elif name in _MEANS:
+            elif name in WITH_MEANS:
                 waiting += [use.tensor for use in call.outputs if use.tensor not in waiting]
             elif name not in _DEVIATIONS:
                 return False

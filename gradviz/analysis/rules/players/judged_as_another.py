@@ -21,9 +21,9 @@ class JudgedAsAnother(Rule):
     What it finds
     -------------
     A second network, with an optimizer of its own, that gets results of a first one together with labels, and returns
-    one number for each: at one line
-    with those for which the first network made them, and at another line, each time, with other ones. Data that are
-    judged with wrong labels on purpose are no results of the first network, and are left alone.
+    one number for each: at one line with those for which the first network made them, and at another line, each time,
+    with other ones. Data that are judged with wrong labels on purpose are no results of the first network, and are left
+    alone.
 
     Why it matters
     --------------

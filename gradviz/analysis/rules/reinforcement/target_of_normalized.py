@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.means import WITH_MEANS
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.targets.fitted_values import ALL_VALUES, fitted_values
 from gradviz.graph.call_log import Call
@@ -93,7 +94,6 @@ class TargetOfNormalized(Rule):
 _BOTH = 2
 _PARTS = frozenset({"getitem", "index_select", "gather", "take", "take_along_dim", "split", "chunk", "unbind", "stack"})
 """They give some rows of their first input, or put rows together."""
-_MEANS = frozenset({"mean", "std_mean", "var_mean"})
 _SPREADS = frozenset({"std", "var", "std_mean", "var_mean", "pow", "square"})
 _MAX_PARTS = 8
 _MAX_AROUND = 8
@@ -146,7 +146,7 @@ def _is_centred(flow: Dataflow, row: int, tensor: int) -> bool:
     if made is None or plain_name(made[1].function) != "sub" or len(made[1].inputs) != _BOTH:
         return False
     mean = flow.makers(made[1].inputs[1].tensor, made[0], _MAX_AROUND)
-    return any(plain_name(each.function) in _MEANS for _, each in mean)
+    return any(plain_name(each.function) in WITH_MEANS for _, each in mean)
 
 
 def _is_spread(flow: Dataflow, row: int, tensor: int, name: str) -> bool:

@@ -26,9 +26,9 @@ class Preparation(Struct, frozen=True):
     """What they do, whatever they are called: ``2 * x - 1`` and ``(x - 0.5) / 0.5`` have the same effect."""
 
 
-_TAKE = frozenset({"index_select", "split", "chunk", "unbind", "narrow", "select", "flip", "roll", "pad"})
 TAKE = frozenset({"getitem", "index_select", "split", "chunk", "unbind", "narrow", "select"})
 """What takes samples out of data."""
+_ARRANGE = TAKE | {"flip", "roll", "pad"}
 _MOVES = frozenset({"transpose", "permute", "movedim"})
 _OF_ONE = _MOVES | {"log", "log1p", "exp", "sqrt", "tanh", "sigmoid", "square", "abs", "clamp"}
 _OF_TWO = frozenset({"add", "sub", "mul", "div", "true_divide"})
@@ -56,7 +56,7 @@ def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
                 return None
             steps.append(f"{name} {operand}".rstrip())
             rows.append(row)
-        elif name not in SAME_VALUES | _TAKE | _OF_ONE:
+        elif name not in SAME_VALUES | _ARRANGE | _OF_ONE:
             if row > first or not call.outputs:
                 return None
             break  # So the data were made, before the training.

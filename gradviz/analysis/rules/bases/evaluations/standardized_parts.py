@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.evaluations.ranges_of_rows import RowRange, range_of_rows
 from gradviz.analysis.rules.bases.evaluations.scoring_calls import calls_on_data
+from gradviz.analysis.rules.bases.formulas.means import WITH_MEANS
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 
 
@@ -27,7 +28,6 @@ class OwnMean(Struct, frozen=True):
 
 
 _BOTH = 2
-_MEANS = frozenset({"mean", "std_mean", "var_mean"})
 _SHARE = 0.4
 _EXAMINED = 3
 
@@ -56,7 +56,7 @@ def _with_own_means(flow: Dataflow, first_backward: int) -> Iterator[OwnMean]:
             continue
         given = call.inputs[0].tensor
         made, shape = value_maker(flow, call.inputs[1].tensor, row), shape_of(flow, given)
-        if made is None or plain_name(made[1].function) not in _MEANS or axis_of(made[1], len(shape)) != 0:
+        if made is None or plain_name(made[1].function) not in WITH_MEANS or axis_of(made[1], len(shape)) != 0:
             continue
         averaged, columns = made[1].inputs[0].tensor, shape_of(flow, made[1].inputs[0].tensor)[1:]
         part = range_of_rows(flow, given, row, first_backward) if columns and columns == shape[1:] else None

@@ -12,6 +12,8 @@ from gradviz.analysis.rules.bases.formulas.products import summed_axes
 from gradviz.graph.call_log import Call, TensorUse
 
 MEANS = frozenset({"mean", "nanmean"})
+WITH_MEANS = frozenset({"mean", "std_mean", "var_mean"})
+"""The calls that return a mean, some beside a deviation."""
 POOLS = {f"{kind}avg_pool{rank}d": rank for kind in ("", "adaptive_") for rank in (1, 2, 3)}
 """The pooling calls that average, with the number of last axes along which each of them pools."""
 
