@@ -102,6 +102,7 @@ from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChan
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
 from gradviz.analysis.rules.initial_values.members_are_alike import MembersAreAlike
+from gradviz.analysis.rules.initial_values.new_layer_stays_random import NewLayerStaysRandom
 from gradviz.analysis.rules.initial_values.new_rows_stay_random import NewRowsStayRandom
 from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
@@ -721,6 +722,7 @@ RULES: tuple[type[Rule], ...] = (
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,
+    NewLayerStaysRandom,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

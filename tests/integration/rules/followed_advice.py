@@ -65,6 +65,24 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV980": (
+        (
+            "freeze before the new layer is put in",
+            (
+                ("model = torch.nn.Sequential(body, head)\n", ""),
+                ("in model.parameters()", "in body.parameters()"),
+                ("prompt = ", "model = torch.nn.Sequential(body, head)\nprompt = "),
+                ("SGD([prompt]", "SGD([prompt, *head.parameters()]"),
+            ),
+        ),
+        (
+            "set requires_grad_(True) on it afterwards",
+            (
+                ("prompt = ", "head.requires_grad_(True)\nprompt = "),
+                ("SGD([prompt]", "SGD([prompt, *head.parameters()]"),
+            ),
+        ),
+    ),
     "GV946": (("random = (...) & selected & ~masked", (("< 0.5) & selected\n", "< 0.5) & selected & ~masked\n"),)),),
     "GV947": (
         ("leave the embedding out of the freezing", (("new.weight.requires_grad_(False)\n", ""),)),

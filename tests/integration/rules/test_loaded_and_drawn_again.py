@@ -78,6 +78,15 @@ for p in model.parameters():
     "vectors of words": WORDS.replace("BODY", LOADS + "\n        self.init_weights()").replace(
         "self.embed.weight.data.uniform_(-0.1, 0.1)", "self.embed.weight.data.uniform_(-0.1, 0.1)  # HERE"
     ),
+    "vectors that the program computed": WORDS.replace("BODY", LOADS.replace("torch.from_numpy(vectors)", "vectors"))
+    .replace('np.random.randn(12, 6).astype("float32")', "torch.randn(12, 6)")
+    .replace(
+        "copy_(vectors)", "copy_(vectors)\n        self.embed.weight.requires_grad = False\n        self.init_weights()"
+    )
+    .replace("self.embed.weight.data.uniform_(-0.1, 0.1)", "self.embed.weight.data.uniform_(-0.1, 0.1)  # HERE"),
+    "a layer made of given vectors": WORDS.replace(
+        "BODY", "self.embed = nn.Embedding.from_pretrained(torch.tensor(vectors))\n        self.init_weights()"
+    ).replace("self.embed.weight.data.uniform_(-0.1, 0.1)", "self.embed.weight.data.uniform_(-0.1, 0.1)  # HERE"),
 }
 HEALTHY = {
     "a new head that is larger than the rest": HEAD
@@ -103,6 +112,12 @@ nn.init.normal_(head.weight, std=0.01)
 """
     + LOOP,
     "vectors of words after it": WORDS.replace("BODY", "self.init_weights()\n        " + LOADS),
+    "a layer made of given vectors, which is left out": WORDS.replace(
+        "BODY", "self.embed = nn.Embedding.from_pretrained(torch.tensor(vectors))\n        self.init_weights()"
+    ).replace("        self.embed.weight.data.uniform_(-0.1, 0.1)\n", ""),
+    "an identity that the same function writes": WORDS.replace(
+        "BODY", "self.embed.weight.data.copy_(torch.eye(12, 6))\n        self.init_weights()"
+    ),
     "tried as it was, then from the beginning": START
     + """
 body.load_state_dict(torch.load(file))

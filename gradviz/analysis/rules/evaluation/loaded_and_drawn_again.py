@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, callers, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.evaluations.loaded_states import loads_by_line
+from gradviz.analysis.rules.bases.evaluations.loaded_states import handed_over_by_line
 
 
 class LoadedAndDrawnAgain(Rule):
@@ -19,9 +20,10 @@ class LoadedAndDrawnAgain(Rule):
 
     What it finds
     -------------
-    A line that loads values into parameters, of which more than half are overwritten by an initialization
-    (``normal_()``, ``zeros_()``, functions of ``nn.init``) before anything has used them. A head that is drawn
-    again is left alone: the first matrix that was loaded stays as it is.
+    A line that loads values into parameters, copies into them what another function made, or makes parameters of given
+    vectors, and more than half of these are overwritten by an initialization (``normal_()``, ``zeros_()``, functions of
+    ``nn.init``) before anything has used them. A head that is drawn again is left alone: the first matrix that was
+    loaded stays as it is.
 
     Why it matters
     --------------
@@ -71,31 +73,35 @@ class LoadedAndDrawnAgain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for location, rows in loads_by_line(case).items():
-            drawn = {row: again for row in rows if (again := _drawn_again(flow, row)) is not None}
+        for location, filled in _filled_by_line(case).items():
+            drawn = {each: again for each in filled if (again := _drawn_again(flow, *each)) is not None}
             if (
-                flow.has_step_after(rows[-1])
-                and len(drawn) > _MIN_SHARE * len(rows)
-                and _first_matrix(flow, rows) in drawn
+                flow.has_step_after(filled[-1][1])
+                and len(drawn) > _MIN_SHARE * len(filled)
+                and _first_matrix(flow, filled) in drawn
             ):
-                yield self._finding(case, location, drawn, len(rows))
+                yield self._finding(case, location, drawn, len(filled))
 
-    def _finding(self, case: Case, loaded: Location, drawn: dict[int, int], count: int) -> Finding:
+    def _finding(self, case: Case, loaded: Location, drawn: dict[_Filled, int], count: int) -> Finding:
         flow = case.dataflow
         location = _line_of_initialization(flow, list(drawn.values()))
-        tensors = [flow.log.calls[row].inputs[0].tensor for row in drawn]
+        one = count == 1
         return self.finding(
-            f"{len(drawn):,} of the {count:,} tensors that are loaded{at_line(loaded)} are initialized here before "
-            "anything uses them: what was loaded is lost",
+            f"{'the tensor' if one else f'{len(drawn):,} of the {count:,} tensors'} that {'is' if one else 'are'} "
+            f"loaded{at_line(loaded)} {'is' if one else 'are'} initialized here before anything uses "
+            f"{'it' if one else 'them'}: what was loaded is lost",
             symptom="grad_wrong",
             why="an initialization overwrites parameters in place, whatever they held",
             fix="initialize first and load after that, or initialize only the new layers: head.apply(init_weights)",
             location=location,
             symptom_location=loaded if loaded != location else None,
-            tensors=names_of(flow, tensors),
+            tensors=names_of(flow, [tensor for tensor, _row in drawn]),
             evidence={"loaded": count, "initialized": len(drawn)},
         )
 
+
+_Filled = tuple[int, int]
+"""A tensor, and the call that filled it."""
 
 _MIN_SHARE = 0.5
 _DRAW = frozenset({
@@ -104,25 +110,48 @@ _DRAW = frozenset({
 })  # fmt: skip
 
 
-def _drawn_again(flow: Dataflow, row: int) -> int | None:
+def _filled_by_line(case: Case) -> dict[Location, list[_Filled]]:
+    flow, lines = case.dataflow, defaultdict[Location, list[_Filled]](list)
+    for location, rows in handed_over_by_line(case).items():
+        lines[location].extend((flow.log.calls[row].inputs[0].tensor, row) for row in rows)
+    for number in flow.log.parameters:
+        row = _made_of_values(flow, number)
+        if row is not None and (made := location_of_call(flow, row)) is not None:
+            lines[made].append((number, row))
+    return lines
+
+
+def _made_of_values(flow: Dataflow, number: int) -> int | None:
+    """The call that gave a matrix its memory and values: ``nn.Embedding.from_pretrained(torch.tensor(vectors))``."""
+    row = flow.log.tensors[min(flow.sharing_memory(number))].producer
+    is_matrix = len(shape_of(flow, number)) > 1
+    return row if is_matrix and row is not None and plain_name(flow.log.calls[row].function) in _OF_VALUES else None
+
+
+_OF_VALUES = frozenset({"from_numpy", "tensor", "as_tensor", "float", "to", "stack", "cat", "clone"})
+
+
+def _drawn_again(flow: Dataflow, given: int, row: int) -> int | None:
     """The initialization that overwrites what was loaded, if it is the next call that takes it."""
-    given = flow.log.calls[row].inputs[0].tensor
     users = [each for shared in flow.sharing_memory(given) for each in flow.users(shared, row)]
     for user in sorted(set(users)):
         call = flow.log.calls[user]
-        if plain_name(call.function) in _PASS_ON or call.kind in ("add_param_group", "zero_grad"):
+        name = plain_name(call.function)
+        if name in _PASS_ON or call.function in _FLAG or call.kind in _NO_USE:
             continue
         is_changed = any(use.tensor == call.inputs[0].tensor for use in call.outputs)
-        return user if is_changed and plain_name(call.function) in _DRAW else None
+        return user if is_changed and name in _DRAW else None
     return None
 
 
-def _first_matrix(flow: Dataflow, rows: list[int]) -> int | None:
-    """The row that loads the first matrix of a model: a new head leaves it as it is."""
-    return next((row for row in rows if len(shape_of(flow, flow.log.calls[row].inputs[0].tensor)) > 1), rows[0])
+_PASS_ON = frozenset({"data", "detach", "requires_grad"})
+_NO_USE = frozenset({"add_param_group", "register_module", "zero_grad"})
+_FLAG = frozenset({"torch.Tensor.requires_grad.__set__"})
 
 
-_PASS_ON = frozenset({"data", "detach", "requires_grad", "requires_grad.__set__"})
+def _first_matrix(flow: Dataflow, filled: list[_Filled]) -> _Filled:
+    """The first matrix of a model that is loaded: a new head leaves it as it is."""
+    return next((each for each in filled if len(shape_of(flow, each[0])) > 1), filled[0])
 
 
 def _line_of_initialization(flow: Dataflow, rows: list[int]) -> Location | None:

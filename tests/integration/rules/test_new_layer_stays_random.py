@@ -1,0 +1,129 @@
+"""Layers for a new task that are frozen with those that were trained before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+START = (
+    HEAD
+    + """
+def encoder():
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 5))
+class Adapted(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.a, self.b = nn.Parameter(torch.randn(2, base.in_features)), nn.Parameter(torch.zeros(base.out_features, 2))
+    def forward(self, x):
+        return self.base(x) + x @ self.a.t() @ self.b.t()
+pretrained = encoder().state_dict()
+model = encoder()
+model.load_state_dict(pretrained)
+"""
+)
+LOOP = (
+    """
+optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    loss = F.cross_entropy(model(x), x[:, :3].argmax(1))
+"""
+    + TRAIN
+)
+ADAPTED = "model[0], model[2] = Adapted(model[0]), Adapted(model[2])\n"
+FAULTY = {
+    "the head before the freezing": START
+    + """
+model[4] = nn.Linear(8, 3)
+for p in model.parameters():
+    p.requires_grad = False  # HERE
+"""
+    + ADAPTED
+    + LOOP,
+    "trained by the same program": HEAD
+    + """
+body, old = nn.Linear(6, 8), nn.Linear(8, 4)
+first = torch.optim.Adam([*body.parameters(), *old.parameters()], lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    first.zero_grad()
+    F.cross_entropy(old(body(x)), x[:, :4].argmax(1)).backward()
+    first.step()
+prompt, head = nn.Parameter(torch.zeros(6)), nn.Linear(8, 3)
+model = nn.Sequential(body, head)
+model.requires_grad_(False)  # HERE
+optimizer = torch.optim.Adam([prompt], lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    loss = F.cross_entropy(model(x + prompt), x[:, :3].argmax(1))
+"""
+    + TRAIN,
+}
+HEALTHY = {
+    "the head after the freezing": START
+    + "\nfor p in model.parameters():\n    p.requires_grad = False\nmodel[4] = nn.Linear(8, 3)\n"
+    + ADAPTED
+    + LOOP,
+    "the head is unfrozen again": START
+    + "\nmodel[4] = nn.Linear(8, 3)\nmodel.requires_grad_(False)\nmodel[4].requires_grad_(True)\n"
+    + ADAPTED
+    + LOOP,
+    "a random target that is meant, frozen by itself": START
+    + """
+target = nn.Linear(6, 5)
+target.requires_grad_(False)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    loss = F.mse_loss(model(x), target(x))
+"""
+    + TRAIN,
+    "a head that the training leaves aside": START
+    + """
+model = nn.ModuleDict({"body": model, "unused": nn.Linear(8, 3)})
+model.requires_grad_(False)
+head = nn.Linear(5, 3)
+optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    loss = F.cross_entropy(head(model["body"](x)), x[:, :3].argmax(1))
+"""
+    + TRAIN,
+    "a reservoir of random layers": HEAD
+    + """
+reservoir, head = nn.Sequential(nn.Linear(6, 30), nn.Tanh(), nn.Linear(30, 30)), nn.Linear(30, 3)
+reservoir.requires_grad_(False)
+optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    loss = F.cross_entropy(head(reservoir(x)), x[:, :3].argmax(1))
+"""
+    + TRAIN,
+    "frozen at first only": START
+    + """
+model[4] = nn.Linear(8, 3)
+model.requires_grad_(False)
+bias = nn.Parameter(torch.zeros(3))
+optimizer = torch.optim.Adam([*model.parameters(), bias], lr=0.01)
+for step in range(4):
+    if step == 2:
+        model.requires_grad_(True)
+    x = torch.randn(16, 6)
+    loss = F.cross_entropy(model(x) + bias, x[:, :3].argmax(1))
+"""
+    + TRAIN,
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_new_layer_that_is_frozen_is_told(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(FAULTY[name], "new_layer_stays_random", tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_other_frozen_layers_are_left_alone(name: str, tmp_path: Path) -> None:
+    assert not [each for each in alarms(HEALTHY[name], tmp_path) if each.cause == "new_layer_stays_random"]
