@@ -51,6 +51,14 @@ def resize(image, mask):
     both = F.interpolate(both[None], size=(16, 16), mode="bilinear", align_corners=False)[0]  # HERE
     return both[:-1], both[-1].long()
 """,
+    "by a function for both": """
+def smaller(values, size=16):
+    values = torch.as_tensor(values.numpy(), dtype=torch.float32)
+    return F.interpolate(values[None], size=(size, size), mode="bilinear")[0]
+def resize(image, mask):
+    image = smaller(image)
+    return image, smaller(mask[None])[0].round().long()  # HERE
+""",
     "pooled": """
 def resize(image, mask):
     small = F.adaptive_avg_pool2d(mask[None].float(), 12)  # HERE
@@ -83,6 +91,24 @@ def resize(image, mask):
 def resize(image, mask):
     shares = F.interpolate(F.one_hot(mask, 5).permute(2, 0, 1)[None].float(), size=(16, 16), mode="bilinear")
     return F.interpolate(image[None], size=(16, 16), mode="bilinear")[0], shares[0].argmax(0)
+""",
+    "a function for both that knows the mode": """
+def smaller(values, mode="bilinear"):
+    return F.interpolate(torch.as_tensor(values.numpy(), dtype=torch.float32)[None], size=(16, 16), mode=mode)[0]
+def resize(image, mask):
+    image = smaller(image)
+    return image, smaller(mask[None], "nearest")[0].round().long()
+""",
+    "bins of an average of whole numbers": """
+def resize(image, mask):
+    height = F.interpolate(torch.as_tensor(mask.numpy(), dtype=torch.float32)[None, None], size=(16, 16), mode="area")
+    edges = torch.tensor([0.5, 1.5, 2.5, 3.5])
+    return F.interpolate(image[None], size=(16, 16), mode="area")[0], torch.bucketize(height[0, 0], edges)
+""",
+    "levels of what the model sees": """
+def resize(image, mask):
+    grey = F.interpolate(torch.as_tensor(mask.numpy(), dtype=torch.float32)[None, None], size=(16, 16), mode="area")
+    return (grey[0] / 4).expand(3, -1, -1), grey[0, 0].round().long()
 """,
     "levels of a smooth map": """
 def resize(image, mask):

@@ -56,6 +56,13 @@ FAULTY = {
         layer="        source, target = edges\n        h = h + torch.zeros_like(h).index_add(0, target, h[source])",
     ),
 }
+RANDOM = "ring = torch.arange(n)\n    return torch.randn(n, 5), torch.stack([ring, ring.roll(1)]), float(n)"
+FAULTY["edges that leave out some nodes"] = FAULTY["edges as they are"].replace(
+    RANDOM, "return torch.randn(n, 5), torch.randint(n - 1, (2, 2 * n)) + 1, float(n)"
+)
+FAULTY["graphs without edges"] = FAULTY["edges as they are"].replace(
+    RANDOM, "return torch.randn(n, 5), torch.randint(n, (2, 2 * n * (n > 4))), float(n)"
+)
 HEALTHY = {
     "edges with offsets": GRAPHS.format(
         collate=COLLATE.format(
@@ -71,6 +78,23 @@ HEALTHY = {
         ),
         layer=ADD,
     ),
+    "edges that leave out some nodes, with offsets": GRAPHS.format(
+        collate=COLLATE.format(
+            edges="starts = counts.cumsum(0) - counts\n"
+            "    joined = torch.cat([each + start for each, start in zip(edges, starts)], dim=1)"
+        ),
+        layer=ADD,
+    ).replace(RANDOM, "return torch.randn(n, 5), torch.randint(n - 1, (2, 2 * n)) + 1, float(n)"),
+    "positions of packed sequences": HEAD
+    + """
+table, tokens, head = nn.Parameter(torch.randn(32, 8)), nn.Embedding(20, 8), nn.Linear(8, 20)
+optimizer = torch.optim.Adam([table, *tokens.parameters(), *head.parameters()], lr=0.01)
+for step in range(4):
+    ids = torch.cat([torch.randint(0, 20, (8,)) for part in range(4)])
+    places = torch.cat([torch.arange(8) for part in range(4)])
+    loss = F.cross_entropy(head(tokens(ids) + table[places]), (ids + places) % 20)
+"""
+    + TRAIN,
     "classes of all samples in one table": HEAD
     + """
 table = nn.Parameter(torch.randn(12, 3))

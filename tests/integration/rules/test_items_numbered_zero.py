@@ -54,3 +54,32 @@ def test_an_item_with_the_number_of_the_padding_is_told(lookup: str, tmp_path: P
 )
 def test_padding_that_is_no_item_is_right(sequences: str, lookup: str, pad: int, tmp_path: Path) -> None:
     assert not alarms(of(sequences, lookup, pad), tmp_path)
+
+
+TAGS = (
+    HEAD
+    + """
+from torch.nn.utils.rnn import pad_sequence
+words, layer, head = nn.Embedding(20, 8, padding_idx=0), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 5)
+optimizer = torch.optim.Adam([*words.parameters(), *layer.parameters(), *head.parameters()], lr=0.01)
+for step in range(8):
+    ids = [torch.randint(1, 20, (n,)) for n in torch.randint(3, 9, (24,)).tolist()]
+    tags = [each % 4 FIRST for each in ids]
+    x, y = pad_sequence(ids, batch_first=True), pad_sequence(tags, True, FILL)
+    loss = F.cross_entropy(head(layer(words(x))[0]).transpose(1, 2), y, ignore_index=FILL)  # HERE
+"""
+    + TRAIN
+)
+
+
+def test_a_class_with_the_number_of_the_padding_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(TAGS.replace("FIRST", "").replace("FILL", "0"), "padding_row_used", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "fill"),
+    [("", "-100"), ("+ 1", "0"), ("* (torch.rand(len(each)) < 0.1)", "0"), ("+ 1 - (each == 5).long()", "0")],
+    ids=["filled up with -100", "classes from 1", "few labels are asked for", "a few are unknown"],
+)
+def test_labels_that_pad_with_no_class_are_right(first: str, fill: str, tmp_path: Path) -> None:
+    assert not alarms(TAGS.replace("FIRST", first).replace("FILL", fill), tmp_path)

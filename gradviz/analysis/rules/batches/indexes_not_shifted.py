@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, calls_named, plain_nam
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class IndexesNotShifted(Rule):
@@ -22,8 +22,9 @@ class IndexesNotShifted(Rule):
     What it finds
     -------------
     Rows of several samples that are joined by ``cat()``, and indexes of them that are joined likewise and choose among
-    all rows or are added up into them, where the indexes of each sample count its own rows from 0: also in the whole
-    batch, none is beyond the size of a single sample. At least three samples, in each batch.
+    all rows or are added up into them, where the indexes of each sample are numbers of its own rows, from the first
+    ones to the last ones: also in the whole batch, none is beyond the size of a single sample. At least three samples,
+    in each batch; some of them may have no indexes.
 
     Why it matters
     --------------
@@ -116,7 +117,8 @@ _KEEP = frozenset({
 })  # fmt: skip
 _MAX_KEPT = 6
 _MIN_SAMPLES = 3
-_HALF = 2
+_BOTH = 2
+_MOST = 2 / 3
 
 
 def _joins(flow: Dataflow) -> dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]]:
@@ -132,8 +134,8 @@ def _joins(flow: Dataflow) -> dict[tuple[int, int], list[tuple[int, tuple[int, .
 
 def _joined_indexes(flow: Dataflow, row: int, call: Call) -> int | None:
     """The call that joined the indexes with which a call chooses rows, as they are."""
-    if len(call.inputs) < _HALF:
-        return None
+    if len(call.inputs) < _BOTH or flow.log.tensors[call.inputs[0].tensor].role == "parameter":
+        return None  # of a table with a row for each position, rows of several samples are looked up
     index = next((use.tensor for use in call.inputs[1:] if _is_of_integers(flow, use.tensor)), None)
     for _ in range(_MAX_KEPT if index is not None else 0):
         made = flow.newest_producer(index, row)  # type: ignore[arg-type]
@@ -163,20 +165,32 @@ def _not_shifted(
 ) -> _Joined | None:
     """Whether joined indexes count the rows of each part of other joined rows, and not all of them."""
     call = flow.log.calls[joined]
-    values = [flow.values_of(use, joined) for use in call.inputs]
-    highest = [int(each.maximum) for each in values if each is not None and each.maximum is not None]
-    if len(highest) < len(values) or any(each is not None and each.minimum != 0 for each in values):
+    ranges = [_range(flow, use, joined) for use in call.inputs]
+    known = [each for each in ranges if each is not None]
+    if len(known) < len(ranges):
         return None
     since = flow.step_before(joined)
-    for row, sizes in joins.get((len(values), rows), ()):
+    for row, sizes in joins.get((len(known), rows), ()):
         is_near = row != joined and since <= row and flow.step_before(row) == since
-        if is_near and _count_own_rows(highest, sizes):
-            return _Joined(joined, len(sizes), rows, max(highest))
+        if is_near and _count_own_rows(known, sizes):
+            return _Joined(joined, len(sizes), rows, max(end for _, end in known) - 1)
     return None
 
 
-def _count_own_rows(highest: list[int], sizes: tuple[int, ...]) -> bool:
-    """Whether the highest index of each sample is one of its own rows, and that of most its last one."""
-    is_inside = all(each < size for each, size in zip(highest, sizes, strict=True))
-    last = sum(each == size - 1 for each, size in zip(highest, sizes, strict=True))
-    return is_inside and last * _HALF > len(sizes)
+def _range(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, int] | None:
+    """The first of some indexes and the one behind the last; of no indexes, it is empty."""
+    if 0 in shape_of(flow, use.tensor):
+        return 0, 0
+    values = flow.values_of(use, row)
+    if values is None or values.minimum is None or values.maximum is None:
+        return None
+    return int(values.minimum), int(values.maximum) + 1
+
+
+def _count_own_rows(ranges: list[tuple[int, int]], sizes: tuple[int, ...]) -> bool:
+    """Whether the indexes of each sample are its own rows, and they begin with the first ones of most and reach to the
+    last ones; a graph may have no edges."""
+    is_inside = all(end <= size for (_, end), size in zip(ranges, sizes, strict=True))
+    with_edges = [size for (_, end), size in zip(ranges, sizes, strict=True) if end]
+    is_most = sum(end - start for start, end in ranges) > _MOST * sum(with_edges)
+    return is_inside and is_most and len(with_edges) >= _MIN_SAMPLES

@@ -23,7 +23,8 @@ class RowsGroupedOtherwise(Rule):
     ``stack(dim=0)``), or all copies of one sample after those of the one before (``repeat_interleave``,
     ``stack(dim=1)``), that a later call takes in the other order: a view, or a stack of parts, of which the axis of
     copies is reduced, parts that are paired row by row, labels of a contrastive loss or an index that chooses its
-    positives, or rows of the other order beside them.
+    positives, or rows of the other order beside them. Data of the shape ``(n, 2, ...)`` become such rows where a view
+    joins their first two axes, whatever made them.
 
     Why it matters
     --------------

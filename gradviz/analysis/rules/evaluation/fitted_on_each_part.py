@@ -20,11 +20,11 @@ class FittedOnEachPart(Rule):
     What it finds
     -------------
     Two calls of ``fit_transform()``, of one object or of two objects of one class, with the two parts of one split
-    (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains. Also a function that numbers the
-    categories in what it is given (``np.unique(..., return_inverse=True)``, ``pd.factorize()``, ``.cat.codes``), where
-    an embedding is trained with what it makes of one part, and scored with what it makes of another one. And two parts
-    of one table of which each is standardized with its own mean, one for training and one for the score; windows, of
-    which each has its own level, are left alone.
+    (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains. Also what numbers the categories in
+    what it is given (``np.unique(..., return_inverse=True)``, ``pd.factorize()``, ``.cat.codes``, or a look-up in
+    ``sorted(set(...))``, also in a function that other functions call), where an embedding is trained with the numbers
+    of one part, and scored with those of another one. And two parts of one table of which each is standardized with its
+    own mean, one for training and one for the score; windows, of which each has its own level, are left alone.
 
     Why it matters
     --------------

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import call_words, calls_named, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import call_words, callers, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.graph.call_log import Call
@@ -20,8 +20,9 @@ class ClassesInterpolated(Rule):
 
     What it finds
     -------------
-    ``interpolate``, ``grid_sample`` or an average pool, in a mode that averages, whose result is cast to integers and
-    then taken for the classes of a ``cross_entropy`` or ``one_hot``, with three classes or more.
+    ``interpolate``, ``grid_sample`` or an average pool of whole numbers, in a mode that averages, whose result is cast
+    to integers and then taken for the classes of a ``cross_entropy`` or ``one_hot``, with three classes or more. Where
+    a function resizes images as well, the line is told that gives it the classes.
 
     Why it matters
     --------------
@@ -74,6 +75,9 @@ class ClassesInterpolated(Rule):
     def _finding(self, flow: Dataflow, row: int, used: int) -> Finding:
         call, loss = flow.log.calls[row], flow.log.calls[used]
         location, other = two_lines(flow, row, used)
+        given = _line_that_gave(flow, row)
+        if given is not None:
+            location, other = given, location
         mode = call.scalars.get("mode")
         how = f' with mode="{mode}"' if isinstance(mode, str) else ""
         return self.finding(
@@ -108,9 +112,21 @@ def _averages(call: Call) -> bool:
     return plain_name(call.function) in _POOLS or call.scalars.get("mode") in _AVERAGES
 
 
+def _line_that_gave(flow: Dataflow, row: int) -> Location | None:
+    """The line that gave a map of classes to a function that other lines call with other values."""
+    rows = [each for each, _ in calls_named(flow, _RESIZE | _POOLS)]
+    own, *around = ([location_of_line(line) for line in callers(flow, each)] for each in (row, *rows))
+    givers = {each[1] for each in around if len(each) > 1 and each[0] == own[0]}
+    return own[1] if min(len(givers), len(own)) > 1 else None
+
+
 def _has_whole_numbers(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether what is resized was cast from integers: amounts with fractions have no numbers of classes."""
-    return any(_was_cast(flow, part, row) for part in (call.inputs[0].tensor, *_joined_parts(flow, row, call)))
+    """Whether what is resized was cast from integers, or is made of whole numbers: amounts with fractions have no
+    numbers of classes."""
+    is_cast = any(_was_cast(flow, part, row) for part in (call.inputs[0].tensor, *_joined_parts(flow, row, call)))
+    values = flow.values_of(call.inputs[0], row)
+    ends = (None, None) if values is None else (values.minimum, values.maximum)
+    return is_cast or (ends[0] == 0 and ends[1] is not None and ends[1].is_integer() and ends[1] >= _MIN_HIGHEST)
 
 
 def _was_cast(flow: Dataflow, tensor: int, row: int) -> bool:
@@ -158,9 +174,19 @@ def _use_as_classes(flow: Dataflow, row: int, call: Call, *, is_joined: bool) ->
                 waiting.append((use.outputs[0].tensor, user))
             elif is_joined and flow.log.tensors[tensor].facts.dtype.startswith("float"):
                 continue
-            elif any(flow.log.tensors[each.tensor].role == "parameter" for each in use.inputs):
+            elif _reaches_parameters(flow, user, use):
                 return None  # a model reads them: intensities, or classes of an earlier map
     return min(found, default=None)
+
+
+def _reaches_parameters(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call has a parameter, or one soon after it that uses its result."""
+    later = flow.descendants(call.outputs[0].tensor, row, row + _MAX_FOLLOWED) if call.outputs else ()
+    return any(
+        flow.log.tensors[use.tensor].role == "parameter"
+        for each in (row, *later[:_MAX_EXAMINED])
+        for use in flow.log.calls[each].inputs
+    )
 
 
 def _takes_classes(flow: Dataflow, call: Call, name: str, tensor: int) -> bool:
@@ -176,3 +202,4 @@ def _takes_classes(flow: Dataflow, call: Call, name: str, tensor: int) -> bool:
 
 
 _MIN_CLASSES = 3
+_MIN_HIGHEST = 2

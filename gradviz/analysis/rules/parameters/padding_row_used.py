@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -28,7 +28,8 @@ class PaddingRowUsed(Rule):
     another embedding without padding learns a row for the same 0, or a list in the program gives it to an item. If
     there is neither, 0 may stand for "unknown", and it is a note. Also sequences that nothing pads, if 0 stands at all
     positions, at least as often as other numbers, and a loss asks the model for it as for any class; and sequences that
-    ``pad_sequence()`` fills up with 0, where 0 was about as frequent before as any other number.
+    ``pad_sequence()`` fills up with 0, where 0 was about as frequent before as any other number; also labels that are
+    filled up so, if the loss ignores class 0.
 
     Why it matters
     --------------
@@ -65,6 +66,7 @@ class PaddingRowUsed(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lookups: dict[int, list[int]] = defaultdict(list)
+        padded = set[int]()
         for row, call in enumerate(flow.log.calls):
             if _padding_of(call) == 0 and call.inputs[1].is_live_leaf and flow.has_step_after(row):
                 lookups[call.inputs[1].tensor].append(row)
@@ -76,8 +78,31 @@ class PaddingRowUsed(Rule):
                 yield self._finding(case, table, rows, zeros, count)
             elif usual >= _MIN_USUAL and zeros >= usual and _is_asked_for(case, table, rows):
                 yield self._of_tokens(case, table, rows, zeros, count)
-            elif (pads := _padded_with_zero(flow, rows)) and _is_item(flow, pads, shape_of(flow, table)[0]):
+            elif (pads := _padded_with_zero(flow, rows, 0)) and _is_item(flow, pads, shape_of(flow, table)[0]):
                 yield self._of_padded(case, table, pads)
+                padded |= set(pads)
+        for rows in calls_in_training(flow, _ASK_FOR_CLASSES) if not padded else ():
+            ignoring = [row for row in rows if flow.log.calls[row].scalars.get("ignore_index") == 0]
+            pads = _padded_with_zero(flow, ignoring, 1)
+            classes = shape_of(flow, flow.log.calls[rows[0]].inputs[0].tensor)[1:2]
+            if classes and pads and _is_item(flow, pads, classes[0]):
+                yield self._of_labels(flow, ignoring[-1], pads)
+
+    def _of_labels(self, flow: Dataflow, loss: int, pads: list[int]) -> Finding:
+        """Labels that are filled up with the number of a class."""
+        zeros, count = _zeros_before(flow, pads)
+        location, other = two_lines(flow, loss, pads[-1])
+        return self.finding(
+            f"{call_words(flow.log.calls[loss])} ignores class 0, with which labels are filled up"
+            f"{at_line(other)}, and 0 also is a class like others: {zeros:,} of the {count:,} labels before they are "
+            "filled up",
+            symptom="grad_zero",
+            why="what is left out for padding is left out for this class, too: nothing ever asks the model for it",
+            fix="fill labels up with -100, which ignore_index is by default; or count the classes from 1",
+            location=location,
+            symptom_location=other,
+            evidence={"zeros": zeros, "labels": count},
+        )
 
     def _of_padded(self, case: Case, table: int, pads: list[int]) -> Finding:
         """Sequences that are filled up with the number of an item."""
@@ -138,6 +163,7 @@ class PaddingRowUsed(Rule):
 
 
 _PADS = frozenset({"pad", "pad_sequence"})
+_ASK_FOR_CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _MIN_USUAL = 2
 _TIMES = 2.5
 
@@ -165,7 +191,7 @@ def _is_asked_for(case: Case, table: int, rows: list[int]) -> bool:
     flow, size = case.dataflow, shape_of(case.dataflow, table)[0]
     if any(each.value == 0 for row in rows for each in flow.log.calls[row].padding.values()):
         return False
-    for lines in calls_in_training(flow, frozenset({"cross_entropy", "nll_loss"})):
+    for lines in calls_in_training(flow, _ASK_FOR_CLASSES):
         call = flow.log.calls[lines[-1]]
         target = argument(call, 1, "target")
         classes = shape_of(flow, call.inputs[0].tensor)[1:2]
@@ -222,11 +248,11 @@ def _are_ragged_bags(flow: Dataflow, rows: list[int]) -> bool:
     return all(bags) and any(number % count for number, count in zip(numbers, bags, strict=True))
 
 
-def _padded_with_zero(flow: Dataflow, rows: list[int]) -> list[int]:
-    """The calls of ``pad_sequence()`` that filled up the index of these lookups with 0."""
+def _padded_with_zero(flow: Dataflow, rows: list[int], place: int) -> list[int]:
+    """The calls of ``pad_sequence()`` that filled up one input of these calls with 0."""
     found = []
     for row in rows:
-        tensor = tensor_before(flow, flow.log.calls[row].inputs[0].tensor, row, SHAPE_ONLY)
+        tensor = tensor_before(flow, flow.log.calls[row].inputs[place].tensor, row, SHAPE_ONLY)
         made = flow.first_producer(tensor, row)
         call = None if made is None else flow.log.calls[made]
         is_padded = call is not None and plain_name(call.function) == "pad_sequence"

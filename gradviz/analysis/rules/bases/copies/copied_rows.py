@@ -15,9 +15,10 @@ from gradviz.analysis.rules.bases.copies.joined_copies import (
     joined_parts,
     rows_that_begin_alike,
     stacked_groups,
+    stacked_pairs,
     stacked_samples,
 )
-from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
+from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, VIEWS, laid_out
 from gradviz.analysis.rules.bases.copies.other_orders import DIAGONALS, OtherOrder, OtherOrders
 from gradviz.analysis.rules.bases.copies.pairs_of_copies import chooses_by_row
 from gradviz.analysis.rules.bases.copies.parts_of_copies import is_whole_copy, parts_of, selected, taken_row
@@ -65,6 +66,7 @@ class CopiedRows:
             groups = None
             if name == "stack":
                 groups = stacked_samples(self._flow, row, call) or stacked_groups(call, self._given(call))
+                groups = groups or stacked_pairs(self._flow, row, call)
             groups = groups or self._stacked_again(row, call, name)
             joined = groups or self._all_parts(call, name) or joined_parts(self._flow, row, call, name, self._copies)
             return [joined or self._merged(row, known, results[0])]
@@ -79,7 +81,8 @@ class CopiedRows:
             whole = (use.tensor for use, result in taken if is_whole_copy(call, name, axes[0], next(iter(result), 0)))
             self._copies.update(whole)
         if name in _VIEW:
-            return [reshaped(axes, shape, results[0], row)]
+            viewed = reshaped(axes, shape, results[0], row)
+            return [viewed if any(viewed) else laid_out(self._flow, row, call, name, results[0])]
         if name in _SELECT:
             return parts_of(self._flow, row, call, name, axes)
         if name == "getitem":
@@ -210,7 +213,7 @@ _STACK = frozenset({"stack", "vstack"})
 _BEHIND = frozenset({"cat", "concat", "concatenate", "vstack"})
 _JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
 _OF_ROWS = frozenset({"stack", "pad_sequence"})
-_MAKE_COPIES = _JOIN | _OF_ROWS | LAY_OUT | BROADCAST | COUNT_OFF
+_MAKE_COPIES = _JOIN | _OF_ROWS | LAY_OUT | BROADCAST | COUNT_OFF | VIEWS
 _VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
 _SELECT = frozenset({"chunk", "split", "tensor_split", "narrow", "select", "unbind"})
 _PRODUCTS = frozenset({"matmul", "mm", "bmm"})

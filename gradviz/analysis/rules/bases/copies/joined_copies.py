@@ -52,6 +52,39 @@ def stacked_samples(flow: Dataflow, row: int, call: Call) -> Axes | None:
     return None if axes is None else tuple(axis and replace(axis, is_of_loader=True) for axis in axes)
 
 
+def stacked_pairs(flow: Dataflow, row: int, call: Call) -> Axes | None:
+    """The axes of a ``stack`` of two copies of the first sample, two of the second one, and so on."""
+    count = len(call.inputs)
+    shape = shape_of(flow, call.inputs[0].tensor)
+    if count < _MIN_PAIRED or count % _BOTH or axis_of(call, len(shape) + 1) not in (0, None) or not shape:
+        return None
+    firsts = (0, count // 4 * _BOTH, count - 4)
+    made = {at: _sources(flow, call.inputs[at].tensor, row, ()) for first in firsts for at in range(first, first + 4)}
+    is_paired = all(
+        _are_of_one(flow, made[at], made[at + 1]) and not _are_of_one(flow, made[at + 1], made[at + 2]) for at in firsts
+    )
+    axis = rows(_BOTH, count // _BOTH, row, "interleaved") if is_paired else None
+    return None if axis is None else (axis, *(None for _ in shape))
+
+
+def _are_of_one(flow: Dataflow, one: _Sources | None, other: _Sources | None) -> bool:
+    """Whether two tensors come from the same one, or are the two elements of one."""
+    if one is None or other is None:
+        return False
+    pairs = {above for above, _ in one.selected} & {above for above, _ in other.selected}
+    is_of_pair = any(shape_of(flow, above)[:1] == (_BOTH,) for above in pairs)
+    chosen = {_chosen(flow, *each) for each in one.selected} & {_chosen(flow, *each) for each in other.selected}
+    return is_of_pair or bool(chosen) or not one.same.isdisjoint(other.same)
+
+
+def _chosen(flow: Dataflow, above: int, by: object) -> tuple[int, object]:
+    """A tensor, and which of its rows were chosen: ``data[i]`` is the same row at each call."""
+    made = flow.producers(by) if isinstance(by, int) else ()
+    call = flow.log.calls[made[0]] if made else None
+    is_numbered = call is not None and plain_name(call.function) == "getitem"
+    return above, tuple(call.scalars.items()) if call is not None and is_numbered else by
+
+
 def rows_that_begin_alike(flow: Dataflow, row: int, call: Call, name: str) -> Axes | None:
     """The axes of rows that a ``stack``, or ``pad_sequence``, puts together, where each is a ``cat`` that begins with a
     tensor, and several of them with the same one: answers to one question, in turns or one after all of the other."""
@@ -102,6 +135,7 @@ def _copies_of_one(flow: Dataflow, tensor: int, before: int) -> int | None:
 
 
 _MAX_RANK = 8
+_MIN_PAIRED = 6
 _MAX_COPIES = 256
 _MAX_MAKERS = 300
 _BOTH = 2

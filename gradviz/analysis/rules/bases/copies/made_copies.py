@@ -14,11 +14,17 @@ BROADCAST = frozenset({"add", "mul", "sub", "addcmul"})
 LAY_OUT = frozenset({"repeat", "tile", "expand", "expand_as", "broadcast_to", "repeat_interleave"})
 COUNT_OFF = frozenset({"remainder", "fmod", "mod", "floor_divide", "floordiv"})
 """They make the numbers of copied samples of all numbers in order: ``arange(n * g) % n``, ``arange(n * g) // g``."""
+VIEWS = frozenset({"view", "reshape", "flatten"})
+"""They join an axis of samples and one of two copies, as a data set returns them, to rows."""
 _MATRIX = 2
+_PAIR = 2
 
 
 def laid_out(flow: Dataflow, row: int, call: Call, name: str, result: Shape) -> Axes | None:
     """The axes of copies that a call makes of samples; None if it makes none, or copies of one number."""
+    if name in VIEWS:
+        axis = _joined_pairs(flow, row, call, result)
+        return None if axis is None else (axis, *(None for _ in result[1:]))
     if name in COUNT_OFF:
         axis = _counted_off(flow, row, call, name, result)
         return None if axis is None else (axis,)
@@ -44,6 +50,16 @@ def _counted_off(flow: Dataflow, row: int, call: Call, name: str, result: Shape)
     if name.startswith("floor"):
         return rows(by, result[0] // by, row, "interleaved")
     return rows(result[0] // by, by, row, "tiled")
+
+
+def _joined_pairs(flow: Dataflow, row: int, call: Call, result: Shape) -> Axis | None:
+    """The rows that come of data with two vectors, or two pictures, for each sample: ``(n, 2, ...)``."""
+    given = call.inputs[0]
+    before = shape_of(flow, given.tensor)
+    is_of_data = not given.requires_grad and flow.log.tensors[given.tensor].facts.dtype.startswith(("float", "bfloat"))
+    if not is_of_data or len(before) <= _MATRIX or before[1] != _PAIR or result != (_PAIR * before[0], *before[2:]):
+        return None
+    return rows(_PAIR, before[0], row, "interleaved")
 
 
 def _is_one_number(flow: Dataflow, use: TensorUse, row: int) -> bool:

@@ -48,7 +48,10 @@ class OtherOrders:
     def told(self) -> list[OtherOrder]:
         """All, without those that are meant."""
         # Beside the partners, a loss may take any other rows, for negatives.
-        return [each for each in self._found if each.use != _LABELS or each.axis.made not in self._named]
+        found = [each for each in self._found if each.use != _LABELS or each.axis.made not in self._named]
+        # The labels, or the scores of the pairs, then are rows in another order than those that they are combined with.
+        named = {(each.axis.copies, each.axis.samples) for each in found if each.use in (_LABELS, _DIAGONAL)}
+        return [each for each in found if each.use != _COMBINED or (each.axis.copies, each.axis.samples) not in named]
 
     def note(self, axis: Axis, row: int, use: Use) -> None:
         """Note what a call does."""
