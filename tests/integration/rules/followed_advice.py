@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV971": (
+        (
+            "target(following).gather(1, best)",
+            (("best = target(", "best = network("), ("0.9 * network(", "0.9 * target(")),
+        ),
+    ),
     "GV953": (("(errors * seen).sum() / seen.sum()", (("errors.mean()", "(errors * seen).sum() / seen.sum()"),)),),
     "GV952": (
         ("seed + number", (("train(seed=0)", "train(0 + number)"),)),
