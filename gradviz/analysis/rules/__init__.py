@@ -156,6 +156,7 @@ from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
+from gradviz.analysis.rules.neighbours.counted_at_other_end import CountedAtOtherEnd
 from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
 from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
@@ -723,6 +724,7 @@ RULES: tuple[type[Rule], ...] = (
     FarthestAsNearest,
     CountOverBatches,
     CopyChooses,
+    CountedAtOtherEnd,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
