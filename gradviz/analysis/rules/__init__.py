@@ -25,6 +25,7 @@ from gradviz.analysis.rules.batches.targets_weigh_by_batch import TargetsWeighBy
 from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
 from gradviz.analysis.rules.batches.weights_of_classes_drawn import WeightsOfClassesDrawn
 from gradviz.analysis.rules.bootstraps.copy_chooses import CopyChooses
+from gradviz.analysis.rules.bootstraps.ends_one_step_late import EndsOneStepLate
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -725,6 +726,7 @@ RULES: tuple[type[Rule], ...] = (
     CountOverBatches,
     CopyChooses,
     CountedAtOtherEnd,
+    EndsOneStepLate,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
