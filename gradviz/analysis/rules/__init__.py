@@ -35,6 +35,7 @@ from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
+from gradviz.analysis.rules.densities.levels_walked_upwards import LevelsWalkedUpwards
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachOutput
 from gradviz.analysis.rules.densities.same_half_kept import SameHalfKept
@@ -727,6 +728,7 @@ RULES: tuple[type[Rule], ...] = (
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,
+    LevelsWalkedUpwards,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV974": (("in reversed(range(steps))", (("for i in range(steps)", "for i in reversed(range(steps))"),)),),
     "GV973": (("1 - dones[t]", (("1 - dones[t + 1]", "1 - dones[t]"),)),),
     "GV972": (("index_add_(0, dst, ones)", (("index_add_(0, src, torch.ones", "index_add_(0, dst, torch.ones"),)),),
     "GV971": (
