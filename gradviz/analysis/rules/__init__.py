@@ -43,6 +43,7 @@ from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
 from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
 from gradviz.analysis.rules.detections.focal_factor_of_one_class import FocalFactorOfOneClass
+from gradviz.analysis.rules.detections.sides_not_exchanged import SidesNotExchanged
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -729,6 +730,7 @@ RULES: tuple[type[Rule], ...] = (
     CountedAtOtherEnd,
     EndsOneStepLate,
     LevelsWalkedUpwards,
+    SidesNotExchanged,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
