@@ -3,6 +3,7 @@ whether what is trained meets a result."""
 
 from __future__ import annotations
 
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
@@ -81,3 +82,11 @@ def meets_parameters(flow: Dataflow, row: int) -> bool:
     until = flow.next_of_kind("step", row)
     below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until)
     return until < len(flow.log.calls) and any(flow.log.calls[each].live_inputs for each in below)
+
+
+def dense_weights_above(flow: Dataflow, tensor: int, row: int) -> set[int]:
+    """The weights of the dense layers that made a tensor, as the call `row` received it, since the step before."""
+    above = (flow.log.calls[each] for each in flow.ancestors(tensor, row, since=flow.step_before(row)))
+    return {
+        call.inputs[1].tensor for call in above if plain_name(call.function) in DENSE_LAYERS and len(call.inputs) > 1
+    }

@@ -24,6 +24,8 @@ from gradviz.analysis.rules.batches.split_twice import SplitTwice
 from gradviz.analysis.rules.batches.targets_weigh_by_batch import TargetsWeighByBatch
 from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
 from gradviz.analysis.rules.batches.weights_of_classes_drawn import WeightsOfClassesDrawn
+from gradviz.analysis.rules.bootstraps.copy_chooses import CopyChooses
+from gradviz.analysis.rules.bootstraps.ends_one_step_late import EndsOneStepLate
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -33,6 +35,7 @@ from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.densities.divergence_of_weights_whole import DivergenceOfWeightsWhole
+from gradviz.analysis.rules.densities.levels_walked_upwards import LevelsWalkedUpwards
 from gradviz.analysis.rules.densities.mean_of_log_densities import MeanOfLogDensities
 from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachOutput
 from gradviz.analysis.rules.densities.same_half_kept import SameHalfKept
@@ -40,6 +43,7 @@ from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
 from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
 from gradviz.analysis.rules.detections.focal_factor_of_one_class import FocalFactorOfOneClass
+from gradviz.analysis.rules.detections.sides_not_exchanged import SidesNotExchanged
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
 from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
@@ -156,6 +160,7 @@ from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
+from gradviz.analysis.rules.neighbours.counted_at_other_end import CountedAtOtherEnd
 from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
 from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
@@ -722,6 +727,11 @@ RULES: tuple[type[Rule], ...] = (
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,
+    CopyChooses,
+    CountedAtOtherEnd,
+    EndsOneStepLate,
+    LevelsWalkedUpwards,
+    SidesNotExchanged,
     NewLayerStaysRandom,
 )
 

@@ -11,6 +11,21 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV975": (
+        (
+            "points = points[[0, 2, 1]]",
+            (("= 1 - points[:, 0]\n", "= 1 - points[:, 0]\n        points = points[[0, 2, 1]]\n"),),
+        ),
+    ),
+    "GV974": (("in reversed(range(steps))", (("for i in range(steps)", "for i in reversed(range(steps))"),)),),
+    "GV973": (("1 - dones[t]", (("1 - dones[t + 1]", "1 - dones[t]"),)),),
+    "GV972": (("index_add_(0, dst, ones)", (("index_add_(0, src, torch.ones", "index_add_(0, dst, torch.ones"),)),),
+    "GV971": (
+        (
+            "target(following).gather(1, best)",
+            (("best = target(", "best = network("), ("0.9 * network(", "0.9 * target(")),
+        ),
+    ),
     "GV953": (("(errors * seen).sum() / seen.sum()", (("errors.mean()", "(errors * seen).sum() / seen.sum()"),)),),
     "GV952": (
         ("seed + number", (("train(seed=0)", "train(0 + number)"),)),

@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import ERRORS_OF_VALUES, at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.layer_calls import DENSE_LAYERS
+from gradviz.analysis.dataflow.layer_calls import dense_weights_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
@@ -103,7 +103,7 @@ def _larger(flow: Dataflow, row: int) -> int | None:
         return None
     if len(_predictions_towards(flow, added[1].outputs[0].tensor, added[0])) < _BOTH:
         return None  # Networks of one action each learn of their own samples.
-    if not any(_layers_above(flow, use.tensor, added[0]) == set() for use in added[1].inputs):
+    if not any(dense_weights_above(flow, use.tensor, added[0]) == set() for use in added[1].inputs):
         return None
     waiting, seen = [(use.tensor, added[0]) for use in added[1].inputs], 0
     while waiting and seen < _MAX_MAKERS:
@@ -147,16 +147,8 @@ def _are_costs(case: Case) -> bool:
 def _is_of_two_networks(flow: Dataflow, row: int, call: Call) -> bool:
     if plain_name(call.function) not in _LARGER or len(call.inputs) != _BOTH:
         return False
-    one, other = (_layers_above(flow, use.tensor, row) for use in call.inputs)
+    one, other = (dense_weights_above(flow, use.tensor, row) for use in call.inputs)
     return bool(one - other) and bool(other - one)
-
-
-def _layers_above(flow: Dataflow, tensor: int, row: int) -> set[int]:
-    """The weights of the layers that made a tensor in this step."""
-    above = (flow.log.calls[each] for each in flow.ancestors(tensor, row, since=flow.step_before(row)))
-    return {
-        call.inputs[1].tensor for call in above if plain_name(call.function) in DENSE_LAYERS and len(call.inputs) > 1
-    }
 
 
 def _takes_smaller(flow: Dataflow) -> bool:
@@ -164,6 +156,6 @@ def _takes_smaller(flow: Dataflow) -> bool:
     return any(
         plain_name(call.function) in _SMALLER
         and len(call.inputs) == _BOTH
-        and all(_layers_above(flow, use.tensor, row) for use in call.inputs)
+        and all(dense_weights_above(flow, use.tensor, row) for use in call.inputs)
         for row, call in enumerate(flow.log.calls)
     )

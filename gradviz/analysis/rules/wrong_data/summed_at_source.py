@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.samples.ends_of_edges import WHOLE, End, end_of_edges, indexes_of
+from gradviz.analysis.rules.bases.samples.ends_of_edges import ADD_UP, CHOOSE, WHOLE, End, chosen_by, index_of_rows
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -71,7 +71,7 @@ class SummedAtSource(Rule):
         flow = case.dataflow
         lines: dict[int | None, list[_Returned | None]] = defaultdict(list)
         ends = _ends_of_edges(flow)
-        for row, call in calls_named(flow, _ADD_UP):
+        for row, call in calls_named(flow, ADD_UP):
             if call.call_site is not None and flow.has_step_after(row):
                 lines[call.call_site].append(_returned(flow, row, ends))
         for found in lines.values():
@@ -106,8 +106,6 @@ class _Returned(Struct, frozen=True):
     """Whether a gradient goes through it."""
 
 
-_ADD_UP = frozenset({"index_add", "scatter_add", "scatter_reduce", "index_reduce"})
-_CHOOSE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "embedding"})
 _ZEROS = frozenset({"zeros", "zeros_like", "new_zeros"})
 _MEET = frozenset({"add", "sub", "rsub"})
 _SCALE = frozenset({"mul", "div", "neg"})
@@ -118,27 +116,16 @@ _TWO = 2
 def _ends_of_edges(flow: Dataflow) -> dict[tuple[int, int], dict[End, int]]:
     """By number of edges and step: all indexes with which calls choose rows or add them up, each with one tensor."""
     found: dict[tuple[int, int], dict[End, int]] = defaultdict(dict)
-    for row, call in calls_named(flow, _ADD_UP | _CHOOSE):
-        index = _index_of(flow, row)
+    for row, call in calls_named(flow, ADD_UP | CHOOSE):
+        index = index_of_rows(flow, row)
         if index is not None and call.outputs:
             tensor, end = index
             found[shape_of(flow, tensor)[0], flow.step_before(row)].setdefault(end, tensor)
     return found
 
 
-def _index_of(flow: Dataflow, row: int) -> tuple[int, End] | None:
-    """The indexes of a call along its first axis, and which end of the edges they are."""
-    call = flow.log.calls[row]
-    has_axis = plain_name(call.function) not in ("getitem", "embedding")
-    if has_axis and call.scalars.get("1", call.scalars.get("dim", 0)) != 0:
-        return None
-    index = indexes_of(flow, call)
-    found = None if index is None else end_of_edges(flow, index, row)
-    return found if found is not None and shape_of(flow, found[0]) else None
-
-
 def _returned(flow: Dataflow, row: int, ends: dict[tuple[int, int], dict[End, int]]) -> _Returned | None:
-    call, index = flow.log.calls[row], _index_of(flow, row)
+    call, index = flow.log.calls[row], index_of_rows(flow, row)
     source = call.inputs[-1].tensor
     if index is None or len(call.inputs) <= _TWO or not _is_into_zeros(flow, row):
         return None
@@ -147,7 +134,7 @@ def _returned(flow: Dataflow, row: int, ends: dict[tuple[int, int], dict[End, in
     other = next((tensor for each, tensor in of_step.items() if each != end), None)
     if (other is None and not _is_half_of_edges(flow, end, edges)) or shape_of(flow, index[0])[:1] != edges:
         return None
-    chosen, is_all = _chosen_by(flow, source, row)
+    chosen, is_all = chosen_by(flow, source, row)
     if not is_all or set(chosen) != {end} or _is_degree_of_difference(flow, row, end):
         return None
     one, two = (None if each is None else name_of(flow.log.tensors[each]) for each in (index[0], other))
@@ -163,30 +150,6 @@ def _is_half_of_edges(flow: Dataflow, end: End, edges: tuple[int, ...]) -> bool:
 def _is_into_zeros(flow: Dataflow, row: int) -> bool:
     made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
     return made is not None and plain_name(flow.log.calls[made].function) in _ZEROS
-
-
-def _chosen_by(flow: Dataflow, tensor: int, before: int) -> tuple[dict[End, int], bool]:
-    """The calls that chose, by each end, what rows are computed from, and whether no other data are in them."""
-    waiting, seen, chosen = [(tensor, before)], set[int](), dict[End, int]()
-    edges = shape_of(flow, tensor)[:1]
-    while waiting:
-        each, row = waiting.pop()
-        made = flow.newest_producer(each, row)
-        if made is None or len(seen) > _MAX_CALLS:
-            return chosen, False
-        call = flow.log.calls[made]
-        if made in seen:
-            continue
-        seen.add(made)
-        index = _index_of(flow, made) if plain_name(call.function) in _CHOOSE and len(call.inputs) >= _TWO else None
-        if index is not None:
-            chosen[index[1]] = made
-            continue
-        of_edges = [use.tensor for use in call.inputs if shape_of(flow, use.tensor)[:1] == edges]
-        if not of_edges:
-            return chosen, False
-        waiting += [(of_edge, made) for of_edge in of_edges]
-    return chosen, True
 
 
 def _is_degree_of_difference(flow: Dataflow, row: int, end: End) -> bool:
@@ -208,9 +171,9 @@ def _is_degree_of_difference(flow: Dataflow, row: int, end: End) -> bool:
 def _is_received(flow: Dataflow, tensor: int, before: int, end: End) -> bool:
     """Whether a tensor is a sum at an end of rows that the other end chose."""
     for row, call in flow.makers_above(tensor, before, _MAX_CALLS, _scaled):
-        if plain_name(call.function) in _ADD_UP:
-            index, added = _index_of(flow, row), call.inputs[-1].tensor
-            if index is not None and index[1] == end and any(each != end for each in _chosen_by(flow, added, row)[0]):
+        if plain_name(call.function) in ADD_UP:
+            index, added = index_of_rows(flow, row), call.inputs[-1].tensor
+            if index is not None and index[1] == end and any(each != end for each in chosen_by(flow, added, row)[0]):
                 return True
     return False
 

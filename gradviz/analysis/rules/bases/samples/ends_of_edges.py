@@ -16,6 +16,11 @@ End = tuple[int, int | str]
 _PARTS = frozenset({"getitem", "unbind", "select"})
 _KEEPS = SHAPE_ONLY | {"long", "repeat"}
 _MAX_FOLLOWED = 24
+ADD_UP = frozenset({"index_add", "scatter_add", "scatter_reduce", "index_reduce"})
+CHOOSE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "embedding"})
+"""What adds rows up at the ends of edges, and what chooses them, by their plain names."""
+_MAX_CALLS = 40
+_TWO = 2
 WHOLE = ""
 """The part of indexes that are a tensor of their own."""
 
@@ -43,3 +48,38 @@ def end_of_edges(flow: Dataflow, index: int, row: int) -> tuple[int, End]:
 def _part(call: Call, result: int) -> int | str:
     outputs = [use.tensor for use in call.outputs]
     return outputs.index(result) if len(outputs) > 1 else str(sorted(call.scalars.items()))
+
+
+def index_of_rows(flow: Dataflow, row: int) -> tuple[int, End] | None:
+    """The indexes of a call along its first axis, and which end of the edges they are."""
+    call = flow.log.calls[row]
+    has_axis = plain_name(call.function) not in ("getitem", "embedding")
+    if has_axis and call.scalars.get("1", call.scalars.get("dim", 0)) != 0:
+        return None
+    index = indexes_of(flow, call)
+    found = None if index is None else end_of_edges(flow, index, row)
+    return found if found is not None and shape_of(flow, found[0]) else None
+
+
+def chosen_by(flow: Dataflow, tensor: int, before: int) -> tuple[dict[End, int], bool]:
+    """The calls that chose, by each end, what rows are computed from, and whether no other data are in them."""
+    waiting, seen, chosen = [(tensor, before)], set[int](), dict[End, int]()
+    edges = shape_of(flow, tensor)[:1]
+    while waiting:
+        each, row = waiting.pop()
+        made = flow.newest_producer(each, row)
+        if made is None or len(seen) > _MAX_CALLS:
+            return chosen, False
+        call = flow.log.calls[made]
+        if made in seen:
+            continue
+        seen.add(made)
+        index = index_of_rows(flow, made) if plain_name(call.function) in CHOOSE and len(call.inputs) >= _TWO else None
+        if index is not None:
+            chosen[index[1]] = made
+            continue
+        of_edges = [use.tensor for use in call.inputs if shape_of(flow, use.tensor)[:1] == edges]
+        if not of_edges:
+            return chosen, False
+        waiting += [(of_edge, made) for of_edge in of_edges]
+    return chosen, True

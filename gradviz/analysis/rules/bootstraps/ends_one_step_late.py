@@ -1,0 +1,295 @@
+"""GV973."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import Key, Loop, SourceTree, called_name, parameters_of
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+
+
+class EndsOneStepLate(Rule):
+    """A value of the next state is masked by the end of the step after it.
+
+    What it finds
+    -------------
+    ``values[t + 1] * (1 - dones[t + 1])``, where one loop stores both, the value of a state before the step and the
+    end of an episode which this same step reports. It is left alone where ``dones[t]`` is the end that the step before
+    reported: stored before the step, with one entry in front, or at ``t + 1``.
+
+    Why it matters
+    --------------
+    ``values[t + 1]`` is to count unless the step at ``t`` ended the episode, which is what ``dones[t]`` says. One step
+    late, the value of another episode counts behind each end, and that of the last state of each episode is lost.
+
+    Example
+    -------
+    network = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for update in range(3):
+        states, values, rewards, dones = [], [], [], []
+        for t in range(8):
+            state = torch.randn(4)
+            states.append(state)
+            values.append(network(state).detach()[0])
+            reward, done = torch.randn(()), (torch.rand(()) < 0.3).float()
+            rewards.append(reward)
+            dones.append(done)
+        targets = [rewards[t] + 0.9 * values[t + 1] * (1 - dones[t + 1]) for t in range(7)]
+        loss = (network(torch.stack(states[:7]))[:, 0] - torch.stack(targets)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    network = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for update in range(3):
+        states, values, rewards, dones = [], [], [], []
+        for t in range(8):
+            state = torch.randn(4)
+            states.append(state)
+            values.append(network(state).detach()[0])
+            reward, done = torch.randn(()), (torch.rand(()) < 0.3).float()
+            rewards.append(reward)
+            dones.append(done)
+        targets = [rewards[t] + 0.9 * values[t + 1] * (1 - dones[t]) for t in range(7)]
+        loss = (network(torch.stack(states[:7]))[:, 0] - torch.stack(targets)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV973"
+    name = "ends_one_step_late"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if not case.histories.steps:
+            return
+        for file, tree in own_files(case):
+            told = set[int]()
+            for read in _shifted_flags(tree):
+                ends = _stored(tree, read.value)
+                if ends is None or not _is_of_own_step(tree, ends):
+                    continue
+                value = next(_values_before(tree, read, ends), None)
+                if value is not None and read.lineno not in told:
+                    told.add(read.lineno)
+                    yield self._finding(file, read, value, ends)
+
+    def _finding(self, file: str, read: ast.Subscript, value: ast.Subscript, ends: _Store) -> Finding:
+        flags, values = ast.unparse(read), ast.unparse(value)
+        index = ast.unparse(read.slice.left) if isinstance(read.slice, ast.BinOp) else ":-1"
+        earlier = f"{ast.unparse(read.value)}[{index}]"
+        return self.finding(
+            f"{values} is masked by {flags}, the end that the step behind that state reports: line {ends.line} stores "
+            "what the step has just returned",
+            symptom="grad_wrong",
+            why="whether that state follows at all is known one step before; as it is, a value of the next episode "
+            "counts behind each end",
+            fix=f"read the end of the same step: 1 - {earlier}",
+            location=Location(file, read.lineno),
+            symptom_location=Location(file, ends.line) if ends.line != read.lineno else None,
+        )
+
+
+class _Store(Struct, frozen=True):
+    """The only place that fills a list or an array, in a loop, one entry in each turn."""
+
+    loop: Loop
+    line: int
+    given: ast.expr
+
+
+_MAX_NAMES = 6
+_PASSES = frozenset({"stack", "tensor", "as_tensor", "float", "to", "FloatTensor", "array", "asarray", "cat", "bool"})
+_FILLED = frozenset({"zeros", "empty", "zeros_like", "new_zeros", "ones"})
+
+
+def _is_next(index: ast.expr) -> bool:
+    """``t + 1``"""
+    return (
+        isinstance(index, ast.BinOp)
+        and isinstance(index.op, ast.Add)
+        and isinstance(index.left, ast.Name)
+        and isinstance(index.right, ast.Constant)
+        and index.right.value == 1
+    )
+
+
+def _is_shifted(index: ast.expr) -> bool:
+    """``t + 1``, or ``1:``."""
+    lower = index.lower if isinstance(index, ast.Slice) and index.upper is None and index.step is None else None
+    return _is_next(index) or (isinstance(lower, ast.Constant) and lower.value == 1)
+
+
+def _shifted_flags(tree: SourceTree) -> Iterator[ast.Subscript]:
+    """The reads ``dones[t + 1]`` of which the program takes the complement."""
+    for node in tree.nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            flag = node.right if isinstance(node.left, ast.Constant) and node.left.value == 1 else None
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert)):
+            flag = node.operand
+        else:
+            continue
+        while isinstance(flag, ast.Call):  # float(dones[t + 1]), dones[t + 1].float()
+            is_method = isinstance(flag.func, ast.Attribute) and not flag.args
+            flag = (
+                flag.func.value if is_method and isinstance(flag.func, ast.Attribute) else next(iter(flag.args), None)
+            )
+        if isinstance(flag, ast.Subscript) and _is_shifted(flag.slice):
+            yield flag
+
+
+def _values_before(tree: SourceTree, read: ast.Subscript, ends: _Store) -> Iterator[ast.Subscript]:
+    """What the same function reads at the same index, of what the same loop stores of the state before the step."""
+    index, scope = ast.dump(read.slice), tree.scope(read)
+    first = min(_lines_that_give(ends), default=0)
+    for node in tree.nodes:
+        if not isinstance(node, ast.Subscript) or ast.dump(node.slice) != index or tree.scope(node) is not scope:
+            continue
+        store = None if ast.dump(node.value) == ast.dump(read.value) else _stored(tree, node.value)
+        if store is None or store.loop is not ends.loop or not _has_network(store.given, tree, ends.loop):
+            continue
+        made = [line for name in _names(store.given) for line in _bound_in(ends.loop, name)]
+        of_value = _bound_in(ends.loop, store.given.id) if isinstance(store.given, ast.Name) else [store.line]
+        if of_value and max(of_value) < first and all(line < first or line > store.line for line in made):
+            yield node
+
+
+def _has_network(given: ast.expr, tree: SourceTree, loop: Loop) -> bool:
+    """Whether what is stored comes of a call, as a value does, and is no state itself, which is stored by its name."""
+    if not isinstance(given, ast.Name):
+        return any(isinstance(each, ast.Call) for each in ast.walk(given))
+    inside = set(ast.walk(loop))
+    return any(
+        isinstance(value, ast.Call)
+        for target, value in tree.assignments
+        if target in inside and any(isinstance(each, ast.Name) and each.id == given.id for each in ast.walk(target))
+    )
+
+
+def _stored(tree: SourceTree, read: ast.expr) -> _Store | None:
+    """The only place that fills what is read, which begins empty; through calls that make an array of a list."""
+    keys, waiting = set[Key](), [read]
+    while waiting and len(keys) < _MAX_NAMES:
+        key = tree.key_of(waiting.pop())
+        if key is None or key in keys:
+            continue
+        keys.add(key)
+        for target, value in tree.assignments:
+            if tree.key_of(target) != key or _is_empty(value):
+                continue
+            source = _source(value)
+            if source is None:
+                return None
+            waiting.append(source)
+        for given in _arguments(tree, key):
+            source = _source(given)
+            if source is None:
+                return None
+            waiting.append(source)
+    stores = [store for node in tree.nodes if (store := _store(tree, node, keys)) is not None]
+    return stores[0] if len(stores) == 1 and stores[0].line else None
+
+
+def _is_empty(value: ast.expr) -> bool:
+    is_list = isinstance(value, ast.List) and not value.elts
+    return is_list or called_name(value) in _FILLED or (called_name(value) == "list" and not _given(value))
+
+
+def _given(value: ast.expr) -> list[ast.expr]:
+    return value.args if isinstance(value, ast.Call) else []
+
+
+def _source(value: ast.expr) -> ast.expr | None:
+    """``dones`` of ``torch.stack(dones)`` and ``torch.tensor(dones).float()``."""
+    while isinstance(value, ast.Call):
+        if called_name(value) not in _PASSES:
+            return None
+        inner = next(iter(value.args), None)
+        is_function = isinstance(inner, (ast.Name, ast.Attribute)) and called_name(value) not in ("to", "float", "bool")
+        if is_function and inner is not None:
+            return inner
+        if not isinstance(value.func, ast.Attribute):
+            return None
+        value = value.func.value
+    return value if isinstance(value, (ast.Name, ast.Attribute)) else None
+
+
+def _arguments(tree: SourceTree, key: Key) -> Iterator[ast.expr]:
+    """What calls give a parameter of a function."""
+    for function in tree.nodes:
+        if not isinstance(function, FUNCTIONS) or function.lineno != key.owner:
+            continue
+        names = parameters_of(function)
+        for call in tree.nodes:
+            if not isinstance(call, ast.Call) or called_name(call) != function.name or key.name not in names:
+                continue
+            place = names.index(key.name)
+            named = [each.value for each in call.keywords if each.arg == key.name]
+            yield from named or call.args[place : place + 1]
+
+
+def _store(tree: SourceTree, node: ast.AST, keys: set[Key]) -> _Store | None:
+    """``dones.append(done)`` or ``dones[t] = done`` in a loop; without a loop, or at ``t + 1``, the line is 0."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        if node.func.attr not in ("append", "insert", "extend") or tree.key_of(node.func.value) not in keys:
+            return None
+        place: ast.expr = node
+        given, is_plain = node.args[-1], node.func.attr == "append"
+    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        target = node.targets[0]
+        if tree.key_of(target.value) not in keys:
+            return None
+        place, given, is_plain = target, node.value, isinstance(target.slice, ast.Name)
+    else:
+        return None
+    loop = next(tree.loops_around(place), None)
+    if loop is None:
+        return _Store(ast.While(ast.Constant(True), [], []), 0, given)
+    return _Store(loop, node.lineno if is_plain else 0, given)
+
+
+def _names(given: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(given) if isinstance(each, ast.Name)}
+
+
+def _bound_in(loop: Loop, name: str) -> list[int]:
+    """The lines of a loop that give a variable its value."""
+    return [
+        each.lineno
+        for each in ast.walk(loop)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and each.id == name
+    ]
+
+
+def _lines_that_give(ends: _Store) -> list[int]:
+    return [line for name in _names(ends.given) for line in _bound_in(ends.loop, name)]
+
+
+def _is_of_own_step(tree: SourceTree, ends: _Store) -> bool:
+    """Whether the same turn of the loop made what it stores, of nothing that it only makes later: an end that the turn
+    before has left is that of the step before."""
+    lines = _lines_that_give(ends)
+    if not lines or any(line >= ends.line for line in lines):
+        return False
+    inside = set(ast.walk(ends.loop))
+    for target, value in tree.assignments:
+        names = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+        if target not in inside or names.isdisjoint(_names(ends.given)):
+            continue
+        for name in _names(value) - _names(ends.given):
+            bound = _bound_in(ends.loop, name)
+            if bound and min(bound) > target.lineno:
+                return False
+    return True

@@ -1,0 +1,168 @@
+"""GV974."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+
+
+class LevelsWalkedUpwards(Rule):
+    """A sampler that begins with noise goes through the levels of noise from the least to the largest.
+
+    What it finds
+    -------------
+    ``for i in range(steps)`` around a line that changes ``x``, which was drawn by ``randn()`` before the loop, where
+    the loop takes ``1 - table[i]`` of a table that ``cumprod()`` made: its first entry is that of the least noise.
+
+    Why it matters
+    --------------
+    Pure noise is what the last level leaves, so the walk has to begin there. The other way round, the network is told
+    at first that almost no noise is left, and the samples have little to do with the data, however well it was trained.
+
+    Example
+    -------
+    steps = 10
+    alphas = 1 - torch.linspace(0.01, 0.2, steps)
+    kept = torch.cumprod(alphas, 0)
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for step in range(4):
+        t, noise = torch.randint(0, steps, (16,)), torch.randn(16, 2)
+        x = kept[t].sqrt()[:, None] + (1 - kept[t]).sqrt()[:, None] * noise
+        loss = (network(torch.cat([x, t[:, None] / steps], 1)) - noise).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        x = torch.randn(8, 2)
+        for i in range(steps):
+            noise = network(torch.cat([x, torch.full((8, 1), i / steps)], 1))
+            x = (x - (1 - alphas[i]) / (1 - kept[i]).sqrt() * noise) / alphas[i].sqrt()
+
+    Instead
+    -------
+    steps = 10
+    alphas = 1 - torch.linspace(0.01, 0.2, steps)
+    kept = torch.cumprod(alphas, 0)
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for step in range(4):
+        t, noise = torch.randint(0, steps, (16,)), torch.randn(16, 2)
+        x = kept[t].sqrt()[:, None] + (1 - kept[t]).sqrt()[:, None] * noise
+        loss = (network(torch.cat([x, t[:, None] / steps], 1)) - noise).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        x = torch.randn(8, 2)
+        for i in reversed(range(steps)):
+            noise = network(torch.cat([x, torch.full((8, 1), i / steps)], 1))
+            x = (x - (1 - alphas[i]) / (1 - kept[i]).sqrt() * noise) / alphas[i].sqrt()
+    """
+
+    code = "GV974"
+    name = "levels_walked_upwards"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if not case.histories.steps:
+            return
+        for file, tree in own_files(case):
+            for loop in tree.nodes:
+                if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _rises(loop.iter):
+                    continue
+                table, name = _table_read(tree, loop), _changed_noise(tree, loop)
+                if table is not None and name is not None:
+                    yield self._finding(file, loop, table, name)
+
+    def _finding(self, file: str, loop: ast.For, table: str, name: str) -> Finding:
+        levels = ast.unparse(loop.iter)
+        return self.finding(
+            f"{name} begins as noise, and the loop changes it with {table} from the first entry on, which is the level "
+            "with the least noise",
+            symptom="grad_wrong",
+            why="a sampler begins at the level of which nothing but noise is left: that is the last entry of a table "
+            "made by cumprod()",
+            fix=f"go through the levels backwards: for {ast.unparse(loop.target)} in reversed({levels})",
+            location=Location(file, loop.lineno),
+        )
+
+
+_MOST_RANGE = 2
+
+
+def _rises(iterated: ast.expr) -> bool:
+    """``range(steps)``, ``range(0, steps)``"""
+    while called_name(iterated) in ("tqdm", "trange") and isinstance(iterated, ast.Call) and iterated.args:
+        iterated = iterated.args[0]
+    if not isinstance(iterated, ast.Call) or called_name(iterated) != "range" or iterated.keywords:
+        return False
+    return 1 <= len(iterated.args) <= _MOST_RANGE
+
+
+def _is_read_at(node: ast.AST, loop: ast.For) -> bool:
+    """``table[i]``, with the variable of the loop."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.slice, ast.Name)
+        and isinstance(loop.target, ast.Name)
+        and node.slice.id == loop.target.id
+    )
+
+
+def _table_read(tree: SourceTree, loop: ast.For) -> str | None:
+    """The table of the products of all factors up to a level that a loop reads at its own variable."""
+    stored = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+    if sum(each.id == getattr(loop.target, "id", "") for each in stored) > 1:
+        return None
+    for rest in ast.walk(loop):
+        # The share of the noise, 1 - table[i]: discounts are products of factors, too.
+        is_rest = isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Sub) and isinstance(rest.left, ast.Constant)
+        node = rest.right if isinstance(rest, ast.BinOp) and is_rest else None
+        key = tree.key_of(node.value) if isinstance(node, ast.Subscript) and _is_read_at(node, loop) else None
+        values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+        if values and isinstance(node, ast.Subscript) and all(_is_product(value) for value in values):
+            return ast.unparse(node)
+    return None
+
+
+def _is_product(value: ast.expr) -> bool:
+    """Whether ``cumprod()`` made it, whose results nothing turned around; perhaps of data that go to a device."""
+    while called_name(value) in ("to", "float", "clone") and isinstance(value, ast.Call):
+        if not isinstance(value.func, ast.Attribute):
+            return False
+        value = value.func.value
+    is_turned = any(called_name(each) in ("flip", "flipud") for each in ast.walk(value))
+    return called_name(value) == "cumprod" and not is_turned
+
+
+def _changed_noise(tree: SourceTree, loop: ast.For) -> str | None:
+    """What was drawn last before a loop that gives it a value made of itself."""
+    scope = tree.scope(loop)
+    inside = set(ast.walk(loop))
+    for target, value in tree.assignments:
+        if (
+            not isinstance(target, ast.Name)
+            or target not in inside
+            or next(tree.loops_around(target), None) is not loop
+        ):
+            continue
+        if not any(isinstance(each, ast.Name) and each.id == target.id for each in ast.walk(value)):
+            continue
+        before = [
+            (other.lineno, given)
+            for other, given in tree.assignments
+            if isinstance(other, ast.Name) and other.id == target.id and other.lineno < loop.lineno
+            and tree.scope(other) is scope
+        ]  # fmt: skip
+        drawn = max(before, key=lambda pair: pair[0], default=None)
+        if drawn is not None and called_name(drawn[1]) in ("randn", "randn_like"):
+            return target.id
+    return None

@@ -1,0 +1,136 @@
+"""GV975."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+
+
+class SidesNotExchanged(Rule):
+    """A flip mirrors keypoints, and the left ones keep the places of the left ones.
+
+    What it finds
+    -------------
+    ``points[:, 0] = width - points[:, 0]`` in a function that also flips an image, in a program that names keypoints of
+    both sides (a left eye and a right eye), where nothing puts the points into another order.
+
+    Why it matters
+    --------------
+    In a mirrored picture the left eye looks like a right one. Its row has to become that of the right eye; otherwise
+    the network learns from half of the pictures that the sides are the other way round, and ends between them.
+
+    Example
+    -------
+    # keypoints: nose, left eye, right eye
+    model = torch.nn.Linear(64, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        image, points = torch.rand(8, 8), torch.rand(3, 2)
+        if step % 2:
+            image = image.flip(-1)
+            points[:, 0] = 1 - points[:, 0]
+        loss = (model(image.flatten()).view(3, 2) - points).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    # keypoints: nose, left eye, right eye
+    model = torch.nn.Linear(64, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        image, points = torch.rand(8, 8), torch.rand(3, 2)
+        if step % 2:
+            image = image.flip(-1)
+            points[:, 0] = 1 - points[:, 0]
+            points = points[[0, 2, 1]]
+        loss = (model(image.flatten()).view(3, 2) - points).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV975"
+    name = "sides_not_exchanged"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if not case.histories.steps:
+            return
+        for file, tree in own_files(case):
+            text = "\n".join(tree.lines.values())
+            part = _part_of_both_sides(text)
+            if part is None or _EXCHANGES.search(text) or not _POINTS.search(text):
+                continue
+            for node in tree.nodes:
+                if isinstance(node, ast.Assign) and _mirrors(node) and _flips(tree, node) and not _orders(tree):
+                    yield self._finding(file, node, part)
+                    break
+
+    def _finding(self, file: str, node: ast.Assign, part: str) -> Finding:
+        target = node.targets[0]
+        points = ast.unparse(target.value) if isinstance(target, ast.Subscript) else "points"
+        return self.finding(
+            f"{points} is mirrored with the image, and its rows keep their order: the left {part} becomes one that "
+            "looks like a right one",
+            symptom="grad_wrong",
+            why="in a mirrored image, what was at the left side is at the right one",
+            fix=f"exchange the rows of both sides as well: {points} = {points}[[0, 2, 1]], with the order of yours",
+            location=Location(file, node.lineno),
+        )
+
+
+_LEFT = re.compile(r"\b(?:left|l)[ _-]([a-z]+)|\bleft([A-Z][a-z]+)")
+_POINTS = re.compile(r"key_?points?|landmarks?|\bjoints?\b|kpts?\b|skeleton", re.IGNORECASE)
+_EXCHANGES = re.compile(
+    r"swap|exchang|\bperm(?:utation)?s?\b|pairs|mirror_?(?:index|idx|order)|flip_?(?:index|idx|order|map)",
+    re.IGNORECASE,
+)
+_FLIPS = frozenset({"flip", "fliplr", "hflip", "flip_left_right"})
+
+
+def _part_of_both_sides(text: str) -> str | None:
+    """``eye``, where a program names a left eye and a right eye."""
+    for match in _LEFT.finditer(text):
+        part = match.group(1) or match.group(2)
+        if part not in ("and", "or", "to") and re.search(rf"\b(?:right|r)[ _-]?{part}\b", text):
+            return part.lower()
+    return None
+
+
+def _mirrors(node: ast.Assign) -> bool:
+    """``points[:, 0] = width - points[:, 0]``"""
+    target, value = node.targets[0], node.value
+    if not isinstance(target, ast.Subscript) or not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Sub):
+        return False
+    index = target.slice.elts[-1] if isinstance(target.slice, ast.Tuple) else None
+    is_first = isinstance(index, ast.Constant) and index.value == 0
+    while isinstance(value, ast.BinOp) and not isinstance(value.right, ast.Subscript):
+        value = value.left
+    return is_first and isinstance(value, ast.BinOp) and ast.unparse(value.right) == ast.unparse(target)
+
+
+def _flips(tree: SourceTree, node: ast.Assign) -> bool:
+    """Whether the same function flips something."""
+    scope = tree.scope(node)
+    return any(called_name(each) in _FLIPS and tree.scope(each) is scope for each in tree.nodes)
+
+
+def _orders(tree: SourceTree) -> bool:
+    """Whether anything is put into an order that a list gives, or rows are given to each other's places."""
+    for node in tree.nodes:
+        if not isinstance(node, ast.Subscript):
+            continue
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(isinstance(each, ast.List) and len(each.elts) > 1 for each in parts):
+            return True
+    names = (each.id for each in tree.nodes if isinstance(each, ast.Name))
+    return any(_EXCHANGES.search(name) for name in names)

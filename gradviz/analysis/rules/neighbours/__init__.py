@@ -1,0 +1,1 @@
+"""Rules about the edges of a graph: what a node gets of its neighbours."""
