@@ -200,7 +200,7 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, dic
 
     @property
     def roots(self) -> tuple[TensorUse, ...]:
-        """The tensors from which a backward call started."""
+        """The tensors from which a backward call started; none for a ``GradientEdge``, which holds no tensor."""
         return tuple(use for use in self.inputs if use.place.startswith("root"))
 
     @property

@@ -135,10 +135,21 @@ def line_in_class_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
 def line_that_gave(flow: Dataflow, call: int, maker: int) -> CallSite | None:
     """The line that gave a tensor to the function that made a call; None if that function computed it itself."""
     lines = list(callers(flow, call))
-    own = {(line.file, line.function) for line in lines[:1]}
-    if not own.isdisjoint((line.file, line.function) for line in callers(flow, maker)):
+    own = {(line.file, function_of(line)) for line in lines[:1]}
+    if not own.isdisjoint((line.file, function_of(line)) for line in callers(flow, maker)):
         return None
-    return _first(iter(lines), lambda line: (line.file, line.function) not in own)
+    return _first(iter(lines), lambda line: (line.file, function_of(line)) not in own)
+
+
+def function_of(line: CallSite) -> str:
+    """The function that a line is in, without the comprehensions inside, which Python 3.11 calls like functions."""
+    name = line.function
+    while name.endswith(_COMPREHENSIONS):
+        name = name.rpartition("<")[0].removesuffix(".").removesuffix("<locals>").removesuffix(".")
+    return name or "<module>"
+
+
+_COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
 
 
 def class_of(line: CallSite) -> str:

@@ -150,8 +150,8 @@ def are_pieces(flow: Dataflow, backwards: list[int]) -> bool:
 
 def _pieces(flow: Dataflow, backward: int) -> frozenset[int]:
     """The data of whose pieces a loss was computed."""
-    rows = flow.ancestors(flow.log.calls[backward].roots[0].tensor, backward, flow.step_before(backward))
-    calls = [flow.log.calls[row] for row in rows]
+    since, roots = flow.step_before(backward), flow.log.calls[backward].roots[:1]
+    calls = [flow.log.calls[row] for root in roots for row in flow.ancestors(root.tensor, backward, since)]
     return frozenset(call.inputs[0].tensor for call in calls if not call.live_inputs and _takes_rows(call))
 
 
@@ -173,8 +173,7 @@ def _indentation(case: Case, location: Location) -> int | None:
 def is_mean(case: Case, backward: int) -> bool:
     """Whether the loss is a mean over its batch, or a sum of such means, and is nowhere multiplied by a number."""
     flow = case.dataflow
-    root = flow.log.calls[backward].roots[0].tensor
-    waiting, found = [(root, backward)], False
+    waiting, found = [(root.tensor, backward) for root in flow.log.calls[backward].roots[:1]], False
     while waiting:
         tensor, before = waiting.pop()
         row = flow.newest_producer(tensor, before)

@@ -27,14 +27,14 @@ class FreshAverages(Struct, frozen=True):
 
 
 _MIN_STEPS = 3
-_ZEROS = frozenset({"zeros_like", "zeros", "new_zeros"})
+ZEROS = frozenset({"zeros_like", "zeros", "new_zeros"})
 
 
 def fresh_averages(histories: ParameterHistories) -> Iterator[FreshAverages]:
     """One for each line of which no zeros become an average of more than one step."""
     flow = histories.flow
     lines: dict[int | None, list[tuple[int, tuple[int, int] | None]]] = defaultdict(list)
-    for row, call in calls_named(flow, _ZEROS):
+    for row, call in calls_named(flow, ZEROS):
         if call.kind == "operation" and call.outputs:
             scaled = _scaled(flow, row, call.outputs[0].tensor)
             if scaled:

@@ -46,8 +46,10 @@ def loss_of_another_optimizer(case: Case, freed: Freed) -> EnteredGraph | None:
     if entering is None:
         return None
     call = _first_use(case, reached(entering).members - both, both)
-    root = histories.log.calls[entering].roots[0].tensor
-    return None if call is None else EnteredGraph(histories.name(root), call, tuple(sorted(parameters)))
+    roots = histories.log.calls[entering].roots
+    if call is None or not roots:
+        return None
+    return EnteredGraph(histories.name(roots[0].tensor), call, tuple(sorted(parameters)))
 
 
 def _owners(histories: ParameterHistories, leaves: Iterable[int]) -> set[int | None]:

@@ -12,7 +12,7 @@ from gradviz.recording.calls.rows import Rows
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
-from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm, findings
 
 MODEL = HEAD + "model = nn.Linear(6, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
 
@@ -221,3 +221,18 @@ def test_gradients_of_pieces_that_are_added_by_hand_are_told(script: str, tmp_pa
 @pytest.mark.parametrize("script", MEANS_OF_PIECES)
 def test_means_of_gradients_of_pieces_are_right(script: str, tmp_path: Path) -> None:
     assert "accumulation_undivided" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+FROM_AN_EDGE = (
+    MODEL + "edge, one = torch.autograd.graph.get_gradient_edge, torch.ones(())\n"
+    "x, y = torch.randn(6, 6), torch.randn(6, 1)\n"
+    "for i, {given} in enumerate(torch.randn(8, 6, 6)):\n    loss = F.mse_loss(model(x), y)\n"
+    "    torch.autograd.backward((edge(loss),), (one,))\n    if i % 4 == 3:\n        optimizer.step()\n"
+    "        optimizer.zero_grad()\n"
+)
+
+
+@pytest.mark.parametrize("given", ["x", "unread"])
+def test_no_rule_fails_where_backward_starts_from_no_tensor(given: str, tmp_path: Path) -> None:
+    # As a stage of a pipeline does with torch 2.15, which has let go of what it sent.
+    assert "failed_rule" not in {each.cause for each in findings(FROM_AN_EDGE.format(given=given), tmp_path)}

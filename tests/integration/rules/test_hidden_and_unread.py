@@ -18,6 +18,9 @@ times = torch.linspace(0, 1, 4)
 def step_size(i):
     return times[i + 1] - times[i]
 
+def step_sizes(count):
+    return [times[i + 1] - times[i] for i in range(count)]
+
 def read(tokens):
     return head(layer(embed(tokens))[0])
 
@@ -43,6 +46,7 @@ def causes(lines: str, folder: Path) -> list[tuple[str, int | None]]:
     [
         ("computed_and_not_read", "    dt = times[1] - times[0]  # HERE\n" + ALL),
         ("computed_and_not_read", "    dt = step_size(1)  # HERE\n" + ALL),
+        ("computed_and_not_read", "    dt = step_sizes(3)  # HERE\n" + ALL),
         ("computed_and_not_read", "    attn_mask = (tokens != 0).unsqueeze(1)  # HERE\n" + ALL),
         ("computed_and_not_read", "    scale = x.std().item()  # HERE\n" + ALL),
         (
@@ -94,6 +98,7 @@ def test_what_should_be_something_else_is_told(cause: str, lines: str, tmp_path:
     ("cause", "lines"),
     [
         ("computed_and_not_read", "    dt = times[1] - times[0]\n    loss = (dt * frames(x)).square().mean()"),
+        ("computed_and_not_read", "    dt = step_sizes(3)\n    loss = (dt[0] * frames(x)).square().mean()"),
         ("computed_and_not_read", "    scale = x.std().item()\n    print(f'{scale:.2f}')\n" + ALL),
         ("computed_and_not_read", "    values, noise = x.max(1)\n    _mask = x > 0\n" + ALL),
         ("computed_and_not_read", "    spread = x.std()\n" + ALL),

@@ -276,6 +276,9 @@ HEALTHY = {
         "    moments = [torch.zeros_like(p) for p in params]\n",
         "torch._foreach_add_(moments, grads)\n        torch._foreach_sub_(params, moments, alpha=0.01)",
     ),
+    "zeros that a comprehension makes and uses": BY_HAND.format(
+        "", "[p.sub_(torch.zeros_like(p).lerp_(p.grad, 0.1)) for p in params]"
+    ),
     "fields of a named tuple in order": ENCODER.format(
         CLASS, "loc=self.loc(x), scale=self.scale(x)", "scale, loc = encoder(x)"
     ),

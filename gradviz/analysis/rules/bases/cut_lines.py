@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.call_words import (
     at_line,
     callers,
     class_of,
+    function_of,
     line_that_gave,
     location_of_call,
     plain_name,
@@ -79,7 +80,7 @@ def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
         return None
     if not _only_hands_on(flow, own):
         return None
-    name = _function_of(own).rpartition(".")[2]
+    name = function_of(own).rpartition(".")[2]
     return BetterLine(
         Location(caller.file, caller.line),
         f"{name}() does nothing else, and this line calls it",
@@ -95,14 +96,14 @@ def _outside(flow: Dataflow, row: int) -> tuple[CallSite, CallSite] | None:
     """The user's own line of a call, and the one that called the function it is in; None if a library called that."""
     sites = flow.log.call_sites
     own, site = flow.line_of(row), flow.log.calls[row].call_site
-    if own is None or own.is_library or _function_of(own) == "<module>":
+    if own is None or own.is_library or function_of(own) == "<module>":
         return None
     is_inside = True
     while site is not None:
         each = sites[site]
         if not each.is_library:
             is_inside = False
-            if (each.file, _function_of(each)) != (own.file, _function_of(own)):
+            if (each.file, function_of(each)) != (own.file, function_of(own)):
                 return (own, each) if _is_called_by(flow, row, own, each) else None
         elif not is_inside and not each.function.endswith("Module._call_impl"):
             return None
@@ -120,25 +121,14 @@ def _is_called_by(flow: Dataflow, row: int, own: CallSite, caller: CallSite) -> 
     return not outer or outer[0] == class_of(caller).rpartition(".")[2]
 
 
-def _function_of(line: CallSite) -> str:
-    """The function that a line is in, without the comprehensions inside."""
-    name = line.function
-    while name.endswith(_COMPREHENSIONS):
-        name = name.rpartition("<")[0].removesuffix(".").removesuffix("<locals>").removesuffix(".")
-    return name
-
-
-_COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
-
-
 def _calls_for(flow: Dataflow, row: int, own: CallSite) -> bool:
     """Whether a function made a call, itself or through others."""
-    return any((line.file, _function_of(line)) == (own.file, _function_of(own)) for line in callers(flow, row))
+    return any((line.file, function_of(line)) == (own.file, function_of(own)) for line in callers(flow, row))
 
 
 def _only_hands_on(flow: Dataflow, own: CallSite) -> bool:
     """Whether a function makes no calls but those that give the same values in another form."""
-    key = (own.file, _function_of(own))
+    key = (own.file, function_of(own))
     sites = flow.log.call_sites
     inside = {number for number, _ in enumerate(sites) if _is_own_of(flow, number, key)}
     return all(plain_name(call.function) in _SAME_VALUES for call in flow.log.calls if call.call_site in inside)
@@ -146,7 +136,7 @@ def _only_hands_on(flow: Dataflow, own: CallSite) -> bool:
 
 def _is_own_of(flow: Dataflow, site: int, key: tuple[str, str]) -> bool:
     line = flow.line(site)
-    return line is not None and (line.file, _function_of(line)) == key
+    return line is not None and (line.file, function_of(line)) == key
 
 
 _SAME_VALUES = frozenset({

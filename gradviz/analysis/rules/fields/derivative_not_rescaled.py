@@ -71,7 +71,7 @@ class DerivativeNotRescaled(Rule):
         for row in flow.rows_of_kind("backward"):
             call = flow.log.calls[row]
             is_trained = call.scalars.get("create_graph") is True and flow.has_step_after(row)
-            if not is_trained or call.call_site in told or not call.asked or not call.outputs:
+            if not is_trained or call.call_site in told or not (call.roots and call.asked and call.outputs):
                 continue
             met = _unscaled_comparison(flow, call.outputs[0].tensor, row)
             scaled = None if met is None else _scaling_of_values(flow, row)

@@ -12,11 +12,12 @@ from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, l
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
-from gradviz.analysis.gradients.fresh_averages import FreshAverages, fresh_averages
+from gradviz.analysis.gradients.fresh_averages import ZEROS, FreshAverages, fresh_averages
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines.lines_of_stages import is_made_for_each_thing
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, called_name, last_line, tree_of
 from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.graph.model import CallSite
 from gradviz.graph.modules_and_schedules import Schedule
 
 _MIN_TIMES = 3
@@ -84,7 +85,7 @@ class OptimizerMadeAnew(Rule):
                 yield self._finding(case, location, held, numbers, steps)
         for averages in fresh_averages(histories):
             emptied = _emptied_at(case, averages)
-            if emptied is not None or _are_kept(histories.flow, averages):
+            if emptied is not None or _are_kept(case, averages):
                 yield self._by_hand(case, averages, emptied)
 
     def _by_hand(self, case: Case, averages: FreshAverages, emptied: Location | None) -> Finding:
@@ -140,13 +141,30 @@ def _has_ended(schedule: Schedule) -> bool:
     return length is not None and moves is not None and length > _STEPS_OF_A_STAGE and moves + 2 > length
 
 
-def _are_kept(flow: Dataflow, averages: FreshAverages) -> bool:
+def _are_kept(case: Case, averages: FreshAverages) -> bool:
     """Whether zeros are put into a list or dict, or made by another function than changes the parameters with them.
 
     A single zero where a sum begins is no state of an optimizer.
     """
-    made, used = flow.line_of(averages.zeros), flow.line_of(averages.change)
-    return made is None or used is None or made.function != used.function
+    made, used = (case.dataflow.line_of(row) for row in (averages.zeros, averages.change))
+    return made is None or used is None or made.function != used.function or _are_listed(case, made, used)
+
+
+def _are_listed(case: Case, made: CallSite, used: CallSite) -> bool:
+    """Whether a comprehension makes the zeros of a line, and is over before they are used: since Python 3.12 it has no
+    function of its own."""
+    lines = case.capture.sources.get(made.file, {})
+    return bool(lines) and any(
+        isinstance(node, COMPREHENSIONS)
+        and any(called_name(each) in ZEROS and _is_part(each, made) for each in ast.walk(node))
+        and not _is_part(node, used)
+        for node in tree_of(lines).nodes
+    )
+
+
+def _is_part(node: ast.AST, line: CallSite) -> bool:
+    """Whether a line is one of those of an expression."""
+    return isinstance(node, ast.expr) and node.lineno <= line.line <= last_line(node)
 
 
 def _emptied_at(case: Case, averages: FreshAverages) -> Location | None:

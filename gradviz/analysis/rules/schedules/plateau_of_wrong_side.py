@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, callers, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, function_of, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -222,7 +222,7 @@ def _function(flow: Dataflow, row: int) -> str:
     the tensor, if another function reads it."""
     made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
     line = next(callers(flow, row if made is None else made), None)
-    return "" if line is None else line.function.rpartition(".")[2]
+    return "" if line is None else function_of(line).rpartition(".")[2]
 
 
 def _better_than_best(case: Case, schedule: Schedule) -> Better | None:

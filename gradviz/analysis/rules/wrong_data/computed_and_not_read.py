@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import callers, plain_name
+from gradviz.analysis.dataflow.call_words import callers, function_of, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -129,13 +129,14 @@ def _lines_without_use(flow: Dataflow) -> dict[tuple[str, int], list[tuple[int, 
             continue
         if not flow.step_before(row) > 0 or not flow.has_step_after(row):
             continue
-        lines = list(callers(flow, row))[:2]
+        lines = list(callers(flow, row))
         if not lines or lines[0].is_library or flow.log.call_sites[call.call_site or 0].is_library:
             continue
         inner, *around = lines
         found[inner.file, inner.line].append((row, plain_name(call.function)))
-        if around:  # what a helper function returns
-            found[around[0].file, around[0].line].append((row, inner.function.rpartition(".")[2]))
+        outer = next((line for line in around if function_of(line) != function_of(inner)), None)
+        if outer is not None:  # what a helper function returns
+            found[outer.file, outer.line].append((row, function_of(inner).rpartition(".")[2]))
     return found
 
 

@@ -75,8 +75,9 @@ class LoopDataUnread(Rule):
 
     def _finding(self, case: Case, location: Location, names: list[str], row: int) -> Finding:
         flow = case.dataflow
-        root = flow.newest_producer(flow.log.calls[row].roots[0].tensor, row)
-        loss = None if root is None else case.location_of_call(root)
+        roots = flow.log.calls[row].roots
+        made = flow.newest_producer(roots[0].tensor, row) if roots else None
+        loss = None if made is None else case.location_of_call(made)
         together = " and ".join(names)
         return self.finding(
             f"the loop{at_line(location)} takes {together} for each turn, and nothing in it reads "

@@ -5,8 +5,8 @@
 ...     ids[mask] = 0
 ...     loss = f(model(ids), labels)
 ... '''.splitlines(), start=1))
->>> two_names(lines, 3)
-TwoNames(changed='ids', other='labels', line=2)
+>>> two_names(lines, 3) == TwoNames(changed="ids", other="labels", line=2)
+True
 >>> lines[2] = "    labels = ids.clone()"
 >>> two_names(lines, 3)
 """
