@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.divergences import Divergence, divergence_from_prior
+from gradviz.analysis.rules.bases.losses.objectives import has_maximizing_optimizer
 
 
 class DivergenceMaximized(Rule):
@@ -61,6 +62,8 @@ class DivergenceMaximized(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
+        if has_maximizing_optimizer(flow):
+            return
         for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
                 found = divergence_from_prior(flow, backward, use.tensor, wanted=-1)

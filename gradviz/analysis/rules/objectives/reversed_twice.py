@@ -12,7 +12,7 @@ from gradviz.analysis.gradients.reversals import reversals_of, up_to_reversals
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.all_objectives import AllObjectives
 from gradviz.analysis.rules.bases.losses.fits import Fit, fits_in, turns_sign
-from gradviz.analysis.rules.bases.losses.objectives import Objective
+from gradviz.analysis.rules.bases.losses.objectives import Objective, has_maximizing_optimizer
 
 
 class ReversedTwice(Rule):
@@ -79,6 +79,8 @@ class ReversedTwice(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
+        if has_maximizing_optimizer(case.dataflow):
+            return
         program, told = AllObjectives(case), set[int | None]()
         for objective in program.objectives:
             reversals = reversals_of(case.backward_calls, objective.backward) if objective.is_whole else frozenset()

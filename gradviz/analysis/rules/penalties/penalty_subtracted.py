@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients
+from gradviz.analysis.rules.bases.losses.objectives import has_maximizing_optimizer, has_turned_gradients
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.analysis.rules.bases.parameters.measured_weights import is_matrix_of_layer, squared_number
 
@@ -60,7 +60,7 @@ class PenaltySubtracted(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        if any(each.maximizes for each in flow.log.optimizers) or has_turned_gradients(flow):
+        if has_maximizing_optimizer(flow) or has_turned_gradients(flow):
             return
         for backward in case.histories.last_trained_backward_of_each_line:
             for root in flow.log.calls[backward].roots:

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.objectives import has_maximizing_optimizer
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.graph.call_log import Call
 
@@ -67,6 +68,8 @@ class OptimisticClip(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
+        if has_maximizing_optimizer(flow):
+            return
         for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
                 for term in signed_terms(flow, backward, use.tensor):

@@ -14,7 +14,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.factors import name_before
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
-from gradviz.analysis.rules.bases.losses.objectives import objectives
+from gradviz.analysis.rules.bases.losses.objectives import has_maximizing_optimizer, objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.analysis.rules.bases.sources.names.names_of_sides import assigned_name, role_of, written_names
 from gradviz.graph.call_log import Call, TensorUse
@@ -66,6 +66,8 @@ class NegativePreferred(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
+        if has_maximizing_optimizer(flow):
+            return
         # Variables are named at some steps only.
         signs = {
             (flow.log.calls[term.row].call_site, flow.log.calls[term.row].function): term.sign

@@ -142,6 +142,11 @@ def passed_by_gradient(flow: Dataflow, row: int) -> tuple[frozenset[int], bool]:
     return frozenset(parameters), has_custom
 
 
+def has_maximizing_optimizer(flow: Dataflow) -> bool:
+    """Whether some optimizer goes up the gradient: signs of the terms of its loss mean the opposite."""
+    return any(each.maximizes for each in flow.log.optimizers)
+
+
 def has_turned_gradients(flow: Dataflow) -> bool:
     """Whether the program sets or negates gradients, or registers hooks that may."""
     return any(_turns_gradients(flow, row, call) for row, call in enumerate(flow.log.calls))
