@@ -137,7 +137,13 @@ SHIFTED_AND_PADDED = (
     "    inputs = nn.utils.rnn.pad_sequence([each for each, _ in pairs], batch_first=True)\n"
     "    labels = nn.utils.rnn.pad_sequence([each for _, each in pairs], batch_first=True, padding_value=-100)"
 )
+SHIFTED_INTO = (
+    "inputs, labels = tokens, torch.full_like(tokens, -100)\n"
+    "    labels[:, :-1] = tokens[:, 1:]  # HERE\n"
+    "    labels[labels == 7] = -100"
+)
 SHIFTED_ONCE = {
+    "into another tensor": (SHIFTED_INTO, "loss = F.cross_entropy(head(mix(embed(inputs))[0]).mT, labels)"),
     "before it is padded": (SHIFTED_AND_PADDED, "loss = F.cross_entropy(head(mix(embed(inputs))[0]).mT, labels)"),
     "in the loss": ("", "loss = loss_of(head(mix(embed(tokens))[0]), tokens)"),
     "by the program": (SHIFTED[0], "loss = F.cross_entropy(head(mix(embed(inputs))[0]).mT, labels)"),
@@ -397,7 +403,7 @@ def test_a_loss_that_is_divided_once_is_left_alone(case: str, tmp_path: Path) ->
     assert alarms(_accumulated(*DIVIDED_ONCE[case]), tmp_path) == []
 
 
-@pytest.mark.parametrize("given", [SHIFTED[0], SHIFTED_AND_PADDED])
+@pytest.mark.parametrize("given", [SHIFTED[0], SHIFTED_AND_PADDED, SHIFTED_INTO])
 def test_labels_that_the_loss_shifts_once_more_are_told(given: str, tmp_path: Path) -> None:
     script = HEAD + LANGUAGE_MODEL.format(given=given, loss=SHIFTED[1])
     assert_first_alarm(script, "targets_shifted_twice", tmp_path)

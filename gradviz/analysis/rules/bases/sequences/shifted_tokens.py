@@ -1,7 +1,8 @@
 """Targets of a language model: the tokens that it looks up, shifted by one position.
 
 Inputs and targets are parts of one tensor: ``tokens[:, :-1]`` and ``tokens[:, 1:]``, windows of a stream that are
-stacked, rows of two tables that were cut out of one, or ``cat([start, targets[:, :-1]])``.
+stacked, rows of two tables that were cut out of one, ``cat([start, targets[:, :-1]])``, or what is written into such a
+part: ``labels[:, :-1] = tokens[:, 1:]``.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def _step(flow: Dataflow, row: int, call: Call, name: str) -> _Step | None:
         return _indexed(flow, row, call, given, made)
     if name == "index_select":
         return _Step(call.inputs[0].tensor, None, (call.inputs[1].tensor,))
+    if name == "setitem":
+        return _written(flow, call)
     if name in ("stack", "pad_sequence"):
         return _Step(call.inputs[0].tensor, None, (len(call.inputs),))
     start = call.scalars.get("2", call.scalars.get("start"))
@@ -101,6 +104,22 @@ def _step(flow: Dataflow, row: int, call: Call, name: str) -> _Step | None:
 
 
 _TWO = 2
+
+
+def _written(flow: Dataflow, call: Call) -> _Step | None:
+    """What ``labels[:, :-1] = tokens[:, 1:]`` took; of ``labels[padding] = -100`` the labels before."""
+    into, number = call.inputs[0].tensor, call.scalars.get("2")
+    if len(call.inputs) == _TWO and isinstance(number, int) and number < 0:  # what a loss ignores
+        return _Step(into)
+    written = next((use.tensor for use in call.inputs if use.place == "2"), None)
+    if written is None or len(call.inputs) != _TWO or len(call.scalars) != 1:
+        return None
+    whole, part = shape_of(flow, into), shape_of(flow, written)
+    shorter = [axis for axis, pair in enumerate(zip(whole, part, strict=False)) if pair[0] - pair[1] == 1]
+    if len(whole) != len(part) or len(shorter) != 1:
+        return None
+    is_behind = any(place.endswith(".start") for place in call.scalars)
+    return _Step(written, (-1, part[shorter[0]]) if is_behind else None)
 
 
 def _indexed(flow: Dataflow, row: int, call: Call, given: tuple[int, ...], made: tuple[int, ...]) -> _Step:
