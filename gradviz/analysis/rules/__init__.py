@@ -78,6 +78,7 @@ from gradviz.analysis.rules.features.padding_in_statistics import PaddingInStati
 from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
 from gradviz.analysis.rules.fields.decoded_meets_encoded import DecodedMeetsEncoded
+from gradviz.analysis.rules.fields.derivative_by_scaled_input import DerivativeByScaledInput
 from gradviz.analysis.rules.fields.derivative_not_rescaled import DerivativeNotRescaled
 from gradviz.analysis.rules.fields.flow_enlarged_only import FlowEnlargedOnly
 from gradviz.analysis.rules.fields.grid_of_rows_first import GridOfRowsFirst
@@ -733,6 +734,7 @@ RULES: tuple[type[Rule], ...] = (
     LevelsWalkedUpwards,
     SidesNotExchanged,
     NewLayerStaysRandom,
+    DerivativeByScaledInput,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -80,6 +80,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV981": (
+        (
+            "differentiate by the inputs from before",
+            (
+                ("    s = (x / length).requires_grad_(True)\n", "    x.requires_grad_(True)\n"),
+                ("torch.cat([s, t], 1)", "torch.cat([x / length, t], 1)"),
+                ("(u.sum(), s,", "(u.sum(), x,"),
+                ("(u_x.sum(), s,", "(u_x.sum(), x,"),
+            ),
+        ),
+        ("divide each derivative by its factor", (("speed * u_xx", "speed * u_xx / length**2"),)),
+    ),
     "GV980": (
         (
             "freeze before the new layer is put in",
