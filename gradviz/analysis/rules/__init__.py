@@ -67,6 +67,7 @@ from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsPr
 from gradviz.analysis.rules.evaluation.merged_each_time import MergedEachTime
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
+from gradviz.analysis.rules.evaluation.restored_by_other_column import RestoredByOtherColumn
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
@@ -735,6 +736,7 @@ RULES: tuple[type[Rule], ...] = (
     SidesNotExchanged,
     NewLayerStaysRandom,
     DerivativeByScaledInput,
+    RestoredByOtherColumn,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

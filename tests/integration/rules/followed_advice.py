@@ -80,6 +80,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV982": (("take the same column", (("std[0] + mean[0]", "std[2] + mean[2]"),)),),
     "GV981": (
         (
             "differentiate by the inputs from before",

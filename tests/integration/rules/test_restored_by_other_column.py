@@ -1,0 +1,72 @@
+"""Predictions of one column that are multiplied by the deviation of another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+PROGRAM = (
+    HEAD
+    + """
+class Scaler:
+    def __init__(self, table):
+        self.mean, self.std = table.mean(0), table.std(0)
+    def scale(self, table):
+        return (table - self.mean) / self.std
+    def restore(self, values, column=0):
+        return values * self.std[column] + self.mean[column]
+table = torch.randn(120, 3) * torch.tensor([9.0, 1.0, 4.0]) + torch.tensor([90.0, 1.0, 20.0])
+scaler = Scaler(table[:80])
+scaled = scaler.scale(table)
+windows = torch.stack([scaled[i : i + 6] for i in range(100)])
+later = torch.stack([scaled[i + 6 : i + 8, {target}] for i in range(100)])
+model = nn.Sequential(nn.Flatten(), nn.Linear(18, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    rows = torch.randperm(70)[:20]
+    loss = F.mse_loss(model(windows[rows]), later[rows])
+"""
+    + TRAIN
+    + """
+with torch.no_grad():
+    {score}
+"""
+)
+FAULTY = {
+    "the column that is the default": PROGRAM.format(
+        target=2,
+        score="print((scaler.restore(model(windows[80:])) - scaler.restore(later[80:])).abs().mean())  # HERE",
+    ),
+    "written in place": PROGRAM.format(
+        target=-1,
+        score="print((model(windows[80:]) * scaler.std[0] + scaler.mean[0]).mean())  # HERE",
+    ),
+}
+HEALTHY = {
+    "the same column": PROGRAM.format(
+        target=2, score="print((scaler.restore(model(windows[80:]), 2) - scaler.restore(later[80:], 2)).abs().mean())"
+    ),
+    "the same column, counted from behind": PROGRAM.format(
+        target=2, score="print((model(windows[80:]) * scaler.std[-1] + scaler.mean[-1]).mean())"
+    ),
+    "the default": PROGRAM.format(
+        target=0, score="print((scaler.restore(model(windows[80:])) - scaler.restore(later[80:])).abs().mean())"
+    ),
+    "another column that is data": PROGRAM.format(
+        target=2,
+        score="print(scaler.restore(windows[80:, :, 0]).mean(), scaler.restore(model(windows[80:]), 2).mean())",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_predictions_with_the_deviation_of_another_column_are_told(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(FAULTY[name], "restored_by_other_column", tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_predictions_with_their_own_deviation_are_left_alone(name: str, tmp_path: Path) -> None:
+    assert not [each for each in alarms(HEALTHY[name], tmp_path) if each.cause == "restored_by_other_column"]
