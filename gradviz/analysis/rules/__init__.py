@@ -287,6 +287,7 @@ from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.targets_shifted_twice import TargetsShiftedTwice
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
 from gradviz.analysis.rules.sequences.weights_of_other_groups import WeightsOfOtherGroups
+from gradviz.analysis.rules.settings.balanced_twice import BalancedTwice
 from gradviz.analysis.rules.settings.betas_swapped import BetasSwapped
 from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
 from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
@@ -737,6 +738,7 @@ RULES: tuple[type[Rule], ...] = (
     NewLayerStaysRandom,
     DerivativeByScaledInput,
     RestoredByOtherColumn,
+    BalancedTwice,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -80,6 +80,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV983": (
+        ("leave the weights of the loss out", ((", weight=weights)", ")"),)),
+        (
+            "draw the samples without weights",
+            (("torch.multinomial(weights[y], 200, replacement=True)", "torch.randperm(200)"),),
+        ),
+    ),
     "GV982": (("take the same column", (("std[0] + mean[0]", "std[2] + mean[2]"),)),),
     "GV981": (
         (

@@ -103,9 +103,9 @@ def _labels_of(flow: Dataflow, tensor: int, row: int) -> Iterator[_Labels]:
             return
 
 
-def made_of_counts(flow: Dataflow, weights: TensorUse, row: int) -> tuple[int, int] | None:
-    """The last call that computed weights of classes from their counts, and 1 if they rise with them, -1 if they
-    fall; None if they come from elsewhere, or that is not known."""
+def made_of_counts(flow: Dataflow, weights: TensorUse, row: int) -> tuple[int, int, int] | None:
+    """The last call that computed weights of classes from their counts, 1 if they rise with them and -1 if they fall,
+    and the call that counted; None if they come from elsewhere, or that is not known."""
     tensor, before, last, direction = weights.tensor, row, None, 1
     count = flow.log.tensors[tensor].facts.elements
     for _ in range(_MAX_MAKERS):
@@ -115,7 +115,7 @@ def made_of_counts(flow: Dataflow, weights: TensorUse, row: int) -> tuple[int, i
         call = flow.log.calls[made]
         last = made if last is None else last
         if plain_name(call.function) in _COUNTS or _is_sum_of_one_hot(flow, made, call):
-            return last, direction
+            return last, direction, made
         next_one = next((use for use in call.inputs if flow.log.tensors[use.tensor].facts.elements == count), None)
         turn = 0 if next_one is None else _direction(flow, made, call, next_one)
         if next_one is None or not turn:
