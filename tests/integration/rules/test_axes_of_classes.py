@@ -98,3 +98,41 @@ def test_a_total_over_the_samples_beside_chosen_actions_is_told(total: str, tmp_
 )
 def test_totals_over_the_actions_are_right(total: str, tmp_path: Path) -> None:
     assert not alarms(ACTIONS.replace("TOTAL", total), tmp_path)
+
+
+SCORED = (
+    HEAD
+    + """
+model = nn.Linear(5, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(60, 5)
+y = x[:, :3].argmax(1)
+for step in range(3):
+    loss = F.cross_entropy(model(x[:40]), y[:40])
+"""
+    + TRAIN
+    + """
+with torch.no_grad():
+    scores = model(x[40:])
+    LINE
+print(accuracy)
+"""
+)
+
+
+def test_a_softmax_over_the_samples_of_an_evaluation_is_told(tmp_path: Path) -> None:
+    line = "accuracy = (F.softmax(scores, dim=0).argmax(1) == y[40:]).float().mean()  # HERE"
+    assert_first_alarm(SCORED.replace("LINE", line), "wrong_axis", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "accuracy = (F.softmax(scores, dim=1).argmax(1) == y[40:]).float().mean()",
+        "accuracy = (F.softmax(scores, dim=0).argmax(0) == 3).float().mean()",
+        "accuracy = F.softmax(scores, dim=0).topk(2, dim=1).values.mean()",
+    ],
+    ids=["over the classes", "the best sample of each class", "not compared"],
+)
+def test_other_choices_of_an_evaluation_are_left_alone(line: str, tmp_path: Path) -> None:
+    assert alarms(SCORED.replace("LINE", line), tmp_path) == []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import End, axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
@@ -31,8 +31,9 @@ class WrongAxis(Rule):
     another axis. And vectors that ``normalize()`` scales over the first axis, before products over the last one that
     should be cosines. A softmax over one axis of a map, of which sums over both axes are taken as its margins: the sum
     over its own axis is 1 everywhere, whatever the map. Also ``logsumexp()`` of scores over the samples, beside one
-    score of each that ``gather()`` takes along another axis. Likewise a table of log-probabilities of the next state
-    that the forward recursion of a hidden Markov model sums over its own axis.
+    score of each that ``gather()`` takes along another axis. And a softmax over the samples of an evaluation, of which
+    ``argmax()`` chooses among the classes what is compared with labels. Likewise a table of log-probabilities of the
+    next state that the forward recursion of a hidden Markov model sums over its own axis.
 
     Why it matters
     --------------
@@ -93,6 +94,7 @@ class WrongAxis(Rule):
                 told.add(end.call)
                 yield self._finding(case, row, axis, end)
         yield from self._of_transitions(case)
+        yield from self._of_choices(flow)
         for total, chosen in totals_beside_choices(case):
             yield self._of_total(flow, total, chosen)
 
@@ -112,6 +114,33 @@ class WrongAxis(Rule):
             location=location,
             symptom_location=used if used != location else None,
             evidence={"shape": _shape(shape), "axis": axis or 0, "used_along": other or 0},
+        )
+
+    def _of_choices(self, flow: Dataflow) -> Iterator[Finding]:
+        """``softmax(scores, 0).argmax(1) == labels``, of each line once."""
+        told = set[int | None]()
+        for row, call in calls_named(flow, ("softmax", "log_softmax")):
+            shape = shape_of(flow, call.inputs[0].tensor)
+            if call.call_site in told or call.live_inputs or len(shape) != _BOTH or axis_of(call, _BOTH) != 0:
+                continue
+            chosen = _choice_that_is_scored(flow, row, call)
+            if chosen is not None:
+                told.add(call.call_site)
+                yield self._finding_of_choice(flow, row, chosen)
+
+    def _finding_of_choice(self, flow: Dataflow, row: int, chosen: int) -> Finding:
+        location, used = location_of_call(flow, row), location_of_call(flow, chosen)
+        shape = shape_of(flow, flow.log.calls[row].inputs[0].tensor)
+        return self.finding(
+            f"softmax normalizes over axis 0 of {_shape(shape)}, the samples, and{at_line(used)} the best class of "
+            "each is chosen along axis 1",
+            symptom="none",
+            why="each class then has a sum of 1 over the samples that happen to be scored together: which class is the "
+            "largest depends on the other samples",
+            fix="normalize along the classes: softmax(scores, dim=1)",
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"shape": _shape(shape), "axis": 0, "used_along": 1},
         )
 
     def _of_transitions(self, case: Case) -> Iterator[Finding]:
@@ -189,6 +218,24 @@ _USES: dict[str, str] = {
     "drawn": "values are drawn along",
     "classes": "the classes are taken along",
 }
+
+
+_BOTH = 2
+_CHOOSE = frozenset({"argmax", "max", "topk"})
+_COMPARE = frozenset({"eq", "ne"})
+
+
+def _choice_that_is_scored(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The call that chooses along the last axis what is compared with labels."""
+    made = call.outputs[0].tensor
+    for user in flow.users(made, row):
+        choice = flow.log.calls[user]
+        if plain_name(choice.function) not in _CHOOSE or axis_of(choice, _BOTH) != 1:
+            continue
+        compared = (each for use in choice.outputs for each in flow.users(use.tensor, user))
+        if any(plain_name(flow.log.calls[each].function) in _COMPARE for each in compared):
+            return user
+    return None
 
 
 def _shape(shape: tuple[int, ...]) -> str:
