@@ -21,7 +21,8 @@ class StepsFromTheStart(Rule):
     -------------
     Three or more steps of a line in a row, as in the inner loop of meta-learning: the gradient is that of the last
     result, and it is subtracted from the tensor before the first step. A step that is corrected once, as in
-    extragradient methods, is left alone.
+    extragradient methods, is left alone. Also steps of which each begins at the same tensor, with the gradient of that
+    tensor, where nothing ever uses the results of most of them.
 
     Why it matters
     --------------
@@ -64,24 +65,40 @@ class StepsFromTheStart(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        by_line: dict[int | None, list[_Step]] = defaultdict(list)
+        made: dict[int | None, list[_Step]] = defaultdict(list)
         for step in _steps(flow):
-            if step.restarts >= _MIN_RESTARTS:
-                by_line[flow.log.calls[step.call].call_site].append(step)
-        for steps in by_line.values():
-            bases = dict.fromkeys(step.base for step in steps)
-            names = names_of(flow, bases)
+            made[flow.log.calls[step.call].call_site].append(step)
+        restarted = ([step for step in steps if step.restarts >= _MIN_RESTARTS] for steps in made.values())
+        for steps in filter(None, restarted):
             in_a_row = max(step.restarts for step in steps) + 1
-            yield self.finding(
+            yield self._finding(
+                flow,
+                steps,
                 f"{in_a_row:,} steps in a row subtract their gradient from the same tensor, the one before the first "
                 "step, and not from the tensor that the gradient is of",
-                symptom="grad_wrong",
-                why="each of these steps throws the one before away, and only the last one counts",
-                fix="subtract from the result of the step before: w = w - lr * g, with the w that autograd.grad() got",
-                location=location_of_call(flow, steps[0].call),
-                tensors=names,
-                evidence={"steps": in_a_row, "times": len(steps)},
+                "subtract from the result of the step before: w = w - lr * g, with the w that autograd.grad() got",
+                {"steps": in_a_row, "times": len(steps)},
             )
+        for steps in filter(None, (_never_used(flow, steps) for steps in made.values())):
+            yield self._finding(
+                flow,
+                steps,
+                f"{len(steps):,} times a step by hand begins again at the tensor from before, and nothing uses the "
+                "result of the step before it",
+                "compute the loss with the result of the step before, and take the gradient of that: w = w - lr * g",
+                {"unused": len(steps)},
+            )
+
+    def _finding(self, flow: Dataflow, steps: list[_Step], message: str, fix: str, evidence: dict[str, int]) -> Finding:
+        return self.finding(
+            message,
+            symptom="grad_wrong",
+            why="each of these steps throws the one before away, and only the last one counts",
+            fix=fix,
+            location=location_of_call(flow, steps[0].call),
+            tensors=names_of(flow, dict.fromkeys(step.base for step in steps)),
+            evidence=evidence,
+        )
 
 
 _MIN_RESTARTS = 2
@@ -96,6 +113,7 @@ class _Step:
     call: int
     base: int
     """The tensor from which a gradient was subtracted."""
+    result: int
     restarts: int
     """How many steps in a row, up to this one, began at `base` although their gradient was that of a later tensor."""
 
@@ -119,9 +137,26 @@ def _steps(flow: Dataflow) -> Iterator[_Step]:
             restarts = 0
             if before is not None and is_restart and flow.memory_of(before.base) == flow.memory_of(base):
                 restarts = before.restarts + 1
-            step = _Step(number, base, restarts)
+            step = _Step(number, base, result, restarts)
             made[flow.memory_of(result)] = step
             yield step
+
+
+def _never_used(flow: Dataflow, steps: list[_Step]) -> list[_Step]:
+    """The steps of a line whose results nothing uses, if the next one begins at the same values, and these are as many
+    as the others at least; else none."""
+    last = dict[int, _Step]()
+    found = list[_Step]()
+    for step in steps:
+        before = last.get(step.base)
+        is_again = before is not None and not flow.changes(step.base, before.call, step.call)
+        if before is not None and is_again and not _users(flow, before.result, before.call):
+            found.append(before)
+        last[step.base] = step
+    return found if len(found) >= _MIN_UNUSED and 2 * len(found) >= len(steps) else []
+
+
+_MIN_UNUSED = 4
 
 
 def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int, int] | None:
