@@ -131,8 +131,9 @@ def test_a_softmax_over_the_samples_of_an_evaluation_is_told(tmp_path: Path) -> 
         "accuracy = (F.softmax(scores, dim=1).argmax(1) == y[40:]).float().mean()",
         "accuracy = (F.softmax(scores, dim=0).argmax(0) == 3).float().mean()",
         "accuracy = F.softmax(scores, dim=0).topk(2, dim=1).values.mean()",
+        "accuracy = (F.softmax(scores @ scores.T, dim=0).argmax(1) == torch.arange(20)).float().mean()",
     ],
-    ids=["over the classes", "the best sample of each class", "not compared"],
+    ids=["over the classes", "the best sample of each class", "not compared", "pairs of samples"],
 )
 def test_other_choices_of_an_evaluation_are_left_alone(line: str, tmp_path: Path) -> None:
     assert alarms(SCORED.replace("LINE", line), tmp_path) == []

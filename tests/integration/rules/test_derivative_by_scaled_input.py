@@ -60,6 +60,13 @@ HEALTHY = {
     "scaled behind the inputs": PROGRAM.format(scale=INSIDE, equation=HEAT, points=POINTS),
     "with the factors": PROGRAM.format(scale=APART, equation="u_t / END - SPEED * u_xx / LENGTH**2", points=POINTS),
     "with a factor that is computed before": PROGRAM.format(scale=APART, equation="u_t - WEIGHT * u_xx", points=POINTS),
+    "with names for the factors": PROGRAM.replace(
+        "WEIGHT =", "PER_LENGTH, PER_END = 1 / LENGTH, 1 / END\nWEIGHT ="
+    ).format(
+        scale=APART.replace("x / LENGTH", "x * PER_LENGTH").replace("t / END", "t * PER_END"),
+        equation="u_t - WEIGHT * u_xx",
+        points=POINTS,
+    ),
     "points of a domain without units": PROGRAM.format(
         scale="x.requires_grad_(True), t.requires_grad_(True)\n    u = net(torch.cat([x, t], 1))",
         equation=HEAT,

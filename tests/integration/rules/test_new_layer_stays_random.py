@@ -93,6 +93,17 @@ for step in range(3):
     loss = F.cross_entropy(head(model["body"](x)), x[:, :3].argmax(1))
 """
     + TRAIN,
+    "random features of what was trained": START
+    + """
+features = nn.Sequential(model, nn.Linear(5, 20), nn.Tanh())
+features.requires_grad_(False)
+head = nn.Linear(20, 3)
+optimizer = torch.optim.Adam(head.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    loss = F.cross_entropy(head(features(x)), x[:, :3].argmax(1))
+"""
+    + TRAIN,
     "a reservoir of random layers": HEAD
     + """
 reservoir, head = nn.Sequential(nn.Linear(6, 30), nn.Tanh(), nn.Linear(30, 30)), nn.Linear(30, 3)

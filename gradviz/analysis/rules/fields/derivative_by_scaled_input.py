@@ -225,13 +225,24 @@ def _scale_names(tree: SourceTree, place: Location) -> set[str]:
 
 
 def _with_computed(tree: SourceTree, names: set[str]) -> set[str]:
-    """These names and those of numbers that are computed from them: ``weight = speed / length**2``."""
+    """These names, those of numbers that are computed from them, and those from which they are computed:
+    ``factor = 1 / length``, ``weight = speed / length**2``."""
+    computed = [
+        (_names_in(target), _names_in(value))
+        for target, value in tree.assignments
+        if all(isinstance(node, _ARITHMETIC) for node in ast.walk(value))
+    ]
+    sources = _closure(names, computed)
+    return _closure(sources, [(value, target) for target, value in computed])
+
+
+def _closure(names: set[str], leads_to: list[tuple[set[str], set[str]]]) -> set[str]:
+    """These names, and all to which one of them leads."""
     known, count = set(names), -1
     while count != len(known):
         count = len(known)
-        for target, value in tree.assignments:
-            if all(isinstance(node, _ARITHMETIC) for node in ast.walk(value)) and _names_in(value) & known:
-                known |= _names_in(target)
+        for start, end in leads_to:
+            known |= end if known & start else set()
     return known
 
 

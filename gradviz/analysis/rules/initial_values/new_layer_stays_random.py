@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, plain_name
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, calls_named, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.frozen_parameters import location_of_flag
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.loaded_states import loads_by_line
+from gradviz.analysis.rules.bases.evaluations.network_outputs import Layer, layer_behind
 
 
 class NewLayerStaysRandom(Rule):
@@ -21,7 +23,8 @@ class NewLayerStaysRandom(Rule):
     What it finds
     -------------
     A line that freezes several matrices, at least half of which were loaded or trained before, among them one that is
-    still as it was drawn at random, that nothing trains later, and that a training computes with.
+    still as it was drawn at random, that nothing trains later, and that computes what a loss takes. Random features
+    before a layer that is trained are left alone.
 
     Why it matters
     --------------
@@ -64,10 +67,10 @@ class NewLayerStaysRandom(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        loaded = _loaded(case)
+        loaded, heads = _loaded(case), _heads(case.dataflow)
         for location, frozen in _frozen_by_line(case).items():
             known = [each for each in frozen if each in loaded or case.histories.is_ever_stepped_live(each)]
-            drawn = [each for each in frozen if each not in known and _stays_random(case, each)]
+            drawn = [each for each in frozen if each in heads - set(known) and _stays_random(case, each)]
             if drawn and len(known) >= _MIN_SHARE * len(frozen):
                 yield self._finding(case, location, drawn, len(known))
 
@@ -115,11 +118,18 @@ def _loaded(case: Case) -> set[int]:
 
 
 def _stays_random(case: Case, number: int) -> bool:
-    """Whether a matrix holds what it was drawn with to the end, and a training computes with it."""
-    flow, histories = case.dataflow, case.histories
+    """Whether a matrix holds what it was drawn with to the end."""
+    flow = case.dataflow
     changes = [plain_name(flow.log.calls[row].function) for row in flow.changes(number, -1, len(flow.log.calls))]
-    is_drawn = bool(changes) and set(changes) <= _DRAWS
-    return is_drawn and any(
-        flow.log.calls[row].grad_mode == "enabled" and flow.has_step_after(row)
-        for row in histories.forward_uses(number)
-    )
+    return bool(changes) and set(changes) <= _DRAWS
+
+
+def _heads(flow: Dataflow) -> set[Layer | None]:
+    """The layers whose results losses of a training take."""
+    losses = calls_named(flow, DIFFERENCES | {"cross_entropy", "nll_loss", "binary_cross_entropy_with_logits"})
+    return {
+        layer_behind(flow, use.tensor, row)
+        for row, call in losses
+        if flow.has_step_after(row)
+        for use in call.live_inputs
+    }

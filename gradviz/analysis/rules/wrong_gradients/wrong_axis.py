@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.evaluations.network_outputs import layer_behind
 from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
 from gradviz.analysis.rules.bases.losses.targets.totals_of_scores import totals_beside_choices
 from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import normalized_axis, words_of_normalizer
@@ -124,7 +125,8 @@ class WrongAxis(Rule):
             if call.call_site in told or call.live_inputs or len(shape) != _BOTH or axis_of(call, _BOTH) != 0:
                 continue
             chosen = _choice_that_is_scored(flow, row, call)
-            if chosen is not None:
+            # Products of two results are scores of pairs: a softmax over the queries corrects items that suit all.
+            if chosen is not None and type(layer_behind(flow, call.inputs[0].tensor, row)) is int:
                 told.add(call.call_site)
                 yield self._finding_of_choice(flow, row, chosen)
 
