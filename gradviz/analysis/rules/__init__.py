@@ -41,6 +41,7 @@ from gradviz.analysis.rules.densities.mixed_for_each_output import MixedForEachO
 from gradviz.analysis.rules.densities.same_half_kept import SameHalfKept
 from gradviz.analysis.rules.densities.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntropy
+from gradviz.analysis.rules.detections.boxes_not_flipped import BoxesNotFlipped
 from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
 from gradviz.analysis.rules.detections.focal_factor_of_one_class import FocalFactorOfOneClass
 from gradviz.analysis.rules.detections.sides_not_exchanged import SidesNotExchanged
@@ -739,6 +740,7 @@ RULES: tuple[type[Rule], ...] = (
     DerivativeByScaledInput,
     RestoredByOtherColumn,
     BalancedTwice,
+    BoxesNotFlipped,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

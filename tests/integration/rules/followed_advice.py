@@ -206,6 +206,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ((".unsqueeze(-1) + density", " + density.sum(-1)"), ("mixed.sum(-1).mean()", "mixed.mean()")),
         ),
     ),
+    "GV988": (
+        (
+            "mirror the coordinates under the same condition",
+            (
+                (
+                    "images = images.flip(3)\n",
+                    "images = images.flip(3)\n        x1, y1, x2, y2 = boxes.unbind(1)\n"
+                    "        boxes = torch.stack([1 - x2, y1, 1 - x1, y2], dim=1)\n",
+                ),
+            ),
+        ),
+    ),
     "GV942": (
         (
             "save the state of the schedule as well, and load it here",

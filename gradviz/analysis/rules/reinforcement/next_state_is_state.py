@@ -23,7 +23,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
-from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_shares
+from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_returns_own, line_that_shares
 from gradviz.graph.call_log import Call, ValueFacts
 
 
@@ -35,7 +35,8 @@ class NextStateIsState(Rule):
     A loss that compares a network's answer to states with a target made from a network's answer to other data of the
     same shape, without a gradient, where both have the same smallest and largest value at every step. An environment
     that changes its state in place and returns it, a memory that stores it without a copy, or a batch that is put
-    together twice of the same field.
+    together twice of the same field. Where the smallest and largest value are bounds of the environment, all layers
+    have the same results for both, too, whenever both networks have the same weights.
 
     Why it matters
     --------------
@@ -92,7 +93,7 @@ class NextStateIsState(Rule):
             if pair is not None:
                 lines[call.call_site].append((row, *pair))
         for found in lines.values():
-            if len(found) >= _MIN_STEPS and _are_alike(flow, found):
+            if len(found) >= _MIN_STEPS and (_are_alike(flow, found) or _answers_are_alike(case, found)):
                 yield self._finding(case, *found[-1])
 
     def _finding(self, case: Case, row: int, states: int, following: int) -> Finding:
@@ -100,7 +101,7 @@ class NextStateIsState(Rule):
         made = flow.newest_producer(following, row)
         batch, loss = None if made is None else location_of_call(flow, made), location_of_call(flow, row)
         location = line_that_stores(case, batch) or _line_that_fills(flow, made) or batch
-        location = location or line_that_shares(case)
+        location = location or line_that_returns_own(case) or line_that_shares(case)
         first = flow.newest_producer(states, row)
         places = at_line(None if first is None else location_of_call(flow, first)), at_line(batch)
         return self.finding(
@@ -167,6 +168,48 @@ def _are_alike(flow: Dataflow, found: Sequence[tuple[int, int, int]]) -> bool:
     pairs = [(_bounds(flow.values(one, row)), _bounds(flow.values(other, row))) for row, one, other in found]
     is_varied = len({one for one, _ in pairs}) > 1 or len({states for _, states, _ in found}) == 1
     return is_varied and all(one == other is not None for one, other in pairs)
+
+
+def _answers_are_alike(case: Case, found: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether an environment returns an array that it changes, and every layer has the same results for states and for
+    next states at each step where the first one has: there both networks have the same weights. It tells more than the
+    bounds of states that an environment keeps in bounds, which they reach in every batch."""
+    flow = case.dataflow
+    if any(not _have_one_range(flow, *each) for each in found) or line_that_returns_own(case) is None:
+        return False
+    pairs = [tuple(_results(flow, tensor, row) for tensor in states) for row, *states in found]
+    same = [(one, other) for one, other in pairs if one[:1] == other[:1] != []]
+    told = {zeros for one, _ in same for _, _, zeros, count in one if 0 < zeros < count}
+    return all(one == other for one, other in same) and len(told) >= _MIN_TOLD
+
+
+def _have_one_range(flow: Dataflow, row: int, states: int, following: int) -> bool:
+    one, other = (_bounds(flow.values(tensor, row)) for tensor in (states, following))
+    return one == other is not None
+
+
+_MIN_TOLD = 2
+_MAX_LAYERS = 8
+
+
+def _results(flow: Dataflow, tensor: int, before: int) -> list[tuple[float | None, float | None, int, int]]:
+    """Bounds, zeros and size of the results that the calls of a network had, one after the other, from its first."""
+    found, row = list[tuple[float | None, float | None, int, int]](), flow.step_before(before)
+    users = [each for each in flow.users(tensor, row) if each < before]
+    first = next((each for each in users if plain_name(flow.log.calls[each].function) in DENSE_LAYERS), None)
+    while first is not None and len(found) < _MAX_LAYERS:
+        result = flow.log.calls[first].outputs[0]
+        if result.values is None or plain_name(flow.log.calls[first].function) in _ENDS:
+            break
+        facts = result.values
+        found.append((facts.minimum, facts.maximum, facts.zeros, facts.count))
+        following = flow.users(result.tensor, first)
+        first = following[0] if following and following[0] < before and flow.log.calls[following[0]].outputs else None
+    return found
+
+
+_ENDS = frozenset({"gather", "max", "amax", "argmax", "getitem", "squeeze", "sum"})
+"""What takes the value of one action: behind them, both differ."""
 
 
 def _bounds(values: ValueFacts | None) -> tuple[float, float, int] | None:

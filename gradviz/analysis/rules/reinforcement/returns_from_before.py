@@ -15,6 +15,7 @@ from gradviz.analysis.rules.bases.losses.objectives import has_line_with
 from gradviz.analysis.rules.bases.losses.rewards import grows_with_rewards
 from gradviz.analysis.rules.bases.sequences.forward_sums import ForwardSum, forward_sums, sums_left_reversed
 from gradviz.analysis.rules.bases.sequences.past_sums import past_sums
+from gradviz.graph.call_log import Call
 
 
 class ReturnsFromBefore(Rule):
@@ -25,8 +26,9 @@ class ReturnsFromBefore(Rule):
     A loop ``for r in rewards: R = r + gamma * R; returns.append(R)`` that goes from the first reward to the last, in a
     program that draws actions and weighs their log-probabilities with what the loop has made; or one that sums up
     ``delta = r + gamma * next_value - value`` in that order for advantages. Also a loop through ``reversed(rewards)``
-    that appends its sums to a list, where no line of the program turns anything around again. The same of whole
-    sequences: the lower half of a matrix of discounts times the rewards, or ``cumsum()`` of them.
+    that appends its sums to a list, where no line of the program turns anything around again. The weights may be what
+    the sums exceed the answers of a critic by, detached. The same of whole sequences: the lower half of a matrix of
+    discounts times the rewards, or ``cumsum()`` of them.
 
     Why it matters
     --------------
@@ -139,6 +141,9 @@ class ReturnsFromBefore(Rule):
 _LOG_PROBABILITIES = re.compile(r"log_?p|log_softmax|logprob|cross_entropy|nll", re.IGNORECASE)
 _DRAWS = frozenset({"multinomial", "normal", "bernoulli", "rand", "gumbel_softmax"})
 _WEIGHS = frozenset({"mul", "dot", "einsum", "inner", "vdot", "vecdot"})
+_COMPARES = frozenset({"sub", "add"})
+_ROWS = frozenset({"getitem", "index_select"})
+_CUTS = _ROWS | {"detach", "squeeze", "view", "reshape", "flatten", "unsqueeze"}
 _MAX_FOLLOWED = 60
 _LINES_OF_A_LOOP = 4
 
@@ -183,7 +188,8 @@ def _weighs_at(case: Case, file: str, found: ForwardSum) -> Location | None:
             continue
         if plain_name(call.function) == "mul" and call.live_inputs:
             return location
-        product = None if call.live_inputs else _product_with(flow, row)
+        is_pair = plain_name(call.function) in _COMPARES and len(call.live_inputs) == 1 < len(call.inputs)
+        product = _product_with(flow, row) if is_pair or not call.live_inputs else None
         if product is not None:
             return location_of_call(flow, product)
     return None
@@ -206,23 +212,31 @@ def _lines_with(lines: dict[int, str], found: ForwardSum) -> set[int]:
 
 
 def _product_with(flow: Dataflow, row: int) -> int | None:
-    """The product with something that has a gradient into which the elements of a call's result go, one by one."""
+    """The product with something that has a gradient into which the elements of a call's result go, one by one: also
+    where values with a gradient are subtracted from them, and the difference is detached."""
     waiting = [(use.tensor, row) for use in flow.log.calls[row].outputs]
     seen = {tensor for tensor, _ in waiting}
     while waiting and len(seen) < _MAX_FOLLOWED:
         tensor, after = waiting.pop()
         for user in flow.users(tensor, after):
             call = flow.log.calls[user]
-            if call.live_inputs:
-                if plain_name(call.function) in _WEIGHS:
-                    return user
+            name = plain_name(call.function)
+            is_live = any(use.tensor == tensor and use.requires_grad for use in call.inputs)
+            if call.live_inputs and not is_live and name in _WEIGHS:
+                return user
+            if (call.live_inputs and name not in _COMPARES and not is_live) or (is_live and name not in _CUTS):
                 continue
             for use in call.outputs:
-                is_whole = _count(flow, use.tensor) == _count(flow, tensor)
-                if is_whole and use.tensor not in seen:
+                is_smaller = _count(flow, use.tensor) != _count(flow, tensor)
+                if is_smaller == _takes_rows(call) and use.tensor not in seen:
                     seen.add(use.tensor)
                     waiting.append((use.tensor, user))
     return None
+
+
+def _takes_rows(call: Call) -> bool:
+    """Whether a tensor of indices picks elements: those of a batch, or all of them in another order."""
+    return plain_name(call.function) in _ROWS and len(call.inputs) > 1
 
 
 def _count(flow: Dataflow, tensor: int) -> int:

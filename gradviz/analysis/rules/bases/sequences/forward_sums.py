@@ -12,8 +12,9 @@
 []
 >>> [(found.line, found.sums) for found in sums_left_reversed(lines)]
 [(1, 'returns')]
->>> lines[4] = "returns = torch.tensor(returns[::-1])"
->>> list(sums_left_reversed(lines))
+>>> list(sums_left_reversed({**lines, 4: "returns = torch.tensor(returns[::-1])"}))
+[]
+>>> list(sums_left_reversed({**lines, 3: "    returns.append((r, R))"}))
 []
 """
 
@@ -44,7 +45,9 @@ class ForwardSum(Struct, frozen=True):
 
 Lines = Mapping[int, str]
 _FOR = re.compile(r"\s*for\s.+\sin\s.+:")
-_TURNS = re.compile(r"reversed\s*\(|\[\s*::\s*-1\s*\]|\.reverse\s*\(|flip|,\s*-1\s*,\s*-1|\brev_|_rev\b|backward_order")
+_TURNS = re.compile(
+    r"reversed\s*\(|\[\s*::\s*-1\s*\]|\.reverse\s*\(|flip|,\s*-1\s*,\s*-1|\brev_|_rev\b|backward_order|\.pop\s*\(\s*\)"
+)
 _REWARDS = re.compile(r"rew|delta|td_?err|(?:^|[^a-z])(?:rs?|R)(?:$|[^a-z])")
 _MAX_BODY = 30
 
@@ -60,23 +63,51 @@ def forward_sums(lines: Lines) -> Iterator[ForwardSum]:
             continue
         going_through = ast.unparse(loop.iter)
         names = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)} - {"range", "len", "zip"}
-        if not _is_turned(lines, number, {found, *names}):
+        is_put_in_front = re.search(rf"\b{re.escape(found)}\.(insert|appendleft)\(", ast.unparse(loop)) is not None
+        if not is_put_in_front and not _is_turned(lines, number, {found, *names}):
             yield ForwardSum(number, last, going_through, found, _function_around(lines, number))
 
 
 def sums_left_reversed(lines: Lines) -> Iterator[ForwardSum]:
     """Those that go from the last reward to the first, append each sum to a list, and never turn the list around."""
     turned = [number for number, text in lines.items() if _TURNS.search(text.partition("#")[0])]
-    for number in turned if len(turned) == 1 else ():
-        last, loop = _loop_at(lines, number) if _FOR.match(lines[number]) else (number, None)
-        found = None if loop is None else _sum_of(loop)
-        function = _function_around(lines, number)
+    loops = {number: _loop_at(lines, number) for number in turned if _FOR.match(lines[number])}
+    sums = {number: None if loop is None else _sum_of(loop) for number, (_, loop) in loops.items()}
+    for number, (last, loop) in loops.items():
+        found, function = sums[number], _function_around(lines, number)
         is_whole = function is not None or _is_of_module(lines, number)
-        if found is None or loop is None or not is_whole or f"{found}.append(" not in ast.unparse(loop):
+        if found is None or loop is None or not is_whole or not _is_list_of_sums(loop, found):
+            continue
+        others = [each for each in turned if each != number]
+        names = re.compile(rf"\b({'|'.join(re.escape(each) for each in (found, function) if each)})\b")
+        here = [each for each in others if _function_around(lines, each) == function]
+        is_turned = any(sums.get(each) is None or names.search(lines[each]) for each in others)
+        if is_turned or any(sums.get(each) == found for each in here):
             continue
         from_the_end = re.compile(rf"\b{re.escape(found)}\s*\[[^\]]*-")
         if _TURNS.search(ast.unparse(loop.iter)) and not any(from_the_end.search(text) for text in lines.values()):
             yield ForwardSum(number, last, ast.unparse(loop.iter), found, function)
+
+
+def _is_list_of_sums(loop: ast.For, sums: str) -> bool:
+    """Whether a loop appends its sums to a list, with nothing beside them that tells to which step they belong, and
+    keeps nothing else in that order."""
+    items, totals = _names(loop.target), set[str]()
+    appended = list[tuple[str, ast.expr]]()
+    for node in ast.walk(loop):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                (totals if name in _names(value) else items).add(name)
+            case ast.Call(func=ast.Attribute(value=holder, attr="append"), args=[added]):
+                appended.append((ast.unparse(holder), added))
+    items -= totals
+    alone = [
+        all(not totals & _names(term) or not items & _names(term) for term in _terms(added))
+        if name == sums
+        else bool(totals & _names(added))
+        for name, added in appended
+    ]
+    return all(alone) and sums in {name for name, _ in appended}
 
 
 def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:
@@ -185,10 +216,10 @@ def _discounted_in_place(statement: ast.stmt, known: _Known) -> str | None:
 
 
 def _stored(statement: ast.stmt, total: str, items: set[str]) -> str | None:
-    """The list to which ``sums.append(total)`` adds the sum, or the array in which ``sums[i] = total`` puts it."""
+    """The list to which ``sums.append(total)`` or ``insert()`` adds the sum, or the array where ``sums[i] = total``."""
     match statement:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=sums), attr="append"), args=[added])):
-            return sums if total in _names(added) else None
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=sums), attr=attr), args=[*_, added])):
+            return sums if attr in ("append", "insert", "appendleft") and total in _names(added) else None
         case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=sums), slice=ast.Name(id=index))], value=value):
             return sums if index in items and total in _names(value) else None
     return None
@@ -204,8 +235,10 @@ def _is_turned(lines: Lines, number: int, names: set[str]) -> bool:
     is_whole = function is not None or not indent_of(lines[number])
     names = names if function is None else {*names, function}
     mentions = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
-    turning = [text for text in lines.values() if _TURNS.search(text.partition("#")[0])]
-    return any(mentions.search(text) or not is_whole for text in turning)
+    turning = {each: text for each, text in lines.items() if _TURNS.search(text.partition("#")[0])}
+    helpers = {_function_around(lines, each) for each in turning} - {function, None}
+    called = [text for text in lines.values() if any(re.search(rf"\b{name}\(", text) for name in helpers)]
+    return any(mentions.search(text) or not is_whole for text in (*turning.values(), *called))
 
 
 def _is_of_module(lines: Lines, number: int) -> bool:

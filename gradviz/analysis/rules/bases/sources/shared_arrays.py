@@ -45,6 +45,37 @@ def lines_that_share(tree: SourceTree) -> set[int]:
     }
 
 
+def line_that_returns_own(case: Case) -> Location | None:
+    """The last line on which a method returns an array of its object that some method changes in place."""
+    found = [(file, line) for file, tree in own_files(case) for line in lines_that_return_own(tree)]
+    return Location(*max(found)) if found and len({file for file, _ in found}) == 1 else None
+
+
+def lines_that_return_own(tree: SourceTree) -> set[int]:
+    """The numbers of these lines: ``return self.state``, alone or beside other things.
+
+    >>> lines = {1: "class E:", 2: "  def f(self):", 3: "    self.s[0] = 1", 4: "    return self.s, 0"}
+    >>> lines_that_return_own(SourceTree(lines))
+    {4}
+    """
+    found = set[int]()
+    for owner in (node for node in tree.nodes if isinstance(node, ast.ClassDef)):
+        inside = list(ast.walk(owner))
+        changed = {name for node in inside for name in _changed_by(node)} - _numbers_of(inside)
+        for node in inside:
+            if isinstance(node, ast.Return) and node.value is not None:
+                parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+                own = {f"self.{name}" for name in changed} & {ast.unparse(each) for each in parts}
+                found |= {node.lineno} if own else set()
+    return found
+
+
+def _numbers_of(inside: list[ast.AST]) -> set[str]:
+    """What begins as a number, ``self.t = 0``: it is counted up, and never changed in place."""
+    given = [node for node in inside if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)]
+    return {target.attr for node in given for target in node.targets if isinstance(target, ast.Attribute)}
+
+
 def _array(given: ast.expr) -> str:
     """The name of an array, or of that of which a part is taken; "" for what computes a new one."""
     while isinstance(given, ast.Subscript):
