@@ -68,6 +68,7 @@ from gradviz.analysis.rules.evaluation.logits_as_probabilities import LogitsAsPr
 from gradviz.analysis.rules.evaluation.merged_each_time import MergedEachTime
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
+from gradviz.analysis.rules.evaluation.ranked_by_classes import RankedByClasses
 from gradviz.analysis.rules.evaluation.restored_by_other_column import RestoredByOtherColumn
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
@@ -740,6 +741,7 @@ RULES: tuple[type[Rule], ...] = (
     DerivativeByScaledInput,
     RestoredByOtherColumn,
     BalancedTwice,
+    RankedByClasses,
     BoxesNotFlipped,
 )
 

@@ -154,6 +154,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV938": (("as uint32 (np.uint32)", (("np.uint16", "np.uint32"),)),),
     "GV937": (("torch.arange(n) * 3", (("torch.arange(8)", "torch.arange(8) * 3"),)),),
+    "GV984": (
+        ("by the scores themselves", (("(torch.sigmoid(model(x).squeeze(1)) > 0.5).float()", "model(x).squeeze(1)"),)),
+    ),
     "GV956": (("scores.argmax(dim=1)", (("model(x).max(1)[0]", "model(x).argmax(dim=1)"),)),),
     "GV955": (
         (
