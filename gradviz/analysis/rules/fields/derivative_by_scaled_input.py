@@ -205,12 +205,12 @@ def _mentions(case: Case, scaling: int, rows: list[int]) -> bool:
     if not names:
         return True
     names = _with_computed(tree, names)
-    return any(_names_in(_statement(tree, each)) & names for each in lines)
+    return any(_names_in(tree.statement_at(each.line)) & names for each in lines)
 
 
 def _scale_names(tree: SourceTree, place: Location) -> set[str]:
     """The names by which a line multiplies or divides, other than those of tensors that a function is given."""
-    statement = _statement(tree, place)
+    statement = tree.statement_at(place.line)
     if statement is None:
         return set()
     scope = tree.scope(statement)
@@ -259,12 +259,3 @@ def _names_in(node: ast.AST | None) -> set[str]:
         for each in nodes
         if isinstance(each, (ast.Name, ast.Attribute))
     }
-
-
-def _statement(tree: SourceTree, place: Location) -> ast.stmt | None:
-    found = [
-        node
-        for node in tree.nodes
-        if isinstance(node, ast.stmt) and node.lineno <= place.line <= (node.end_lineno or node.lineno)
-    ]
-    return max(found, key=lambda node: node.lineno, default=None)

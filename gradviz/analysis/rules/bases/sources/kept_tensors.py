@@ -37,22 +37,11 @@ _DISPLAYS = (ast.List, ast.Tuple, ast.Set)
 def attribute_that_keeps(tree: SourceTree, line: int) -> str | None:
     """None if the statement on this line keeps them in no attribute, or gives them to an object that may be a module or
     a parameter."""
-    statement = _statement_on(tree, line)
-    holder = None if statement is None else _holder(statement)
+    statement = tree.statement_at(line)
+    holder = _holder(statement) if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) else None
     if isinstance(holder, ast.Name):
         return _attribute_of(tree, holder)
     return holder.attr if holder is not None and last_name(holder.value) == "self" else None
-
-
-def _statement_on(tree: SourceTree, line: int) -> ast.stmt | None:
-    """The innermost simple statement on a line."""
-    simple = (ast.Assign, ast.AnnAssign, ast.Expr)
-    found = [each for each in tree.nodes if isinstance(each, simple) and _is_on(each, line)]
-    return max(found, key=lambda each: each.lineno, default=None)
-
-
-def _is_on(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _holder(statement: ast.stmt) -> ast.Name | ast.Attribute | None:

@@ -71,6 +71,12 @@ class SourceTree:
         """The innermost function around a node; else the module."""
         return next((each for each in self.around(node) if isinstance(each, _SCOPES)), self.module)
 
+    def statement_at(self, line: int) -> ast.stmt | None:
+        """The innermost statement on a line."""
+        statements = (node for node in self.nodes if isinstance(node, ast.stmt))
+        found = [each for each in statements if each.lineno <= line <= (each.end_lineno or each.lineno)]
+        return max(found, key=lambda each: each.lineno, default=None)
+
     def loops_around(self, node: ast.AST) -> Iterator[Loop]:
         """The loops of the same function that run a node many times, innermost first."""
         below = node
