@@ -49,6 +49,7 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+from gradviz.analysis.rules.evaluation.average_of_the_start import AverageOfTheStart
 from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
 from gradviz.analysis.rules.evaluation.copy_never_updated import CopyNeverUpdated
 from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
@@ -723,6 +724,7 @@ RULES: tuple[type[Rule], ...] = (
     FarthestAsNearest,
     CountOverBatches,
     RankedByClasses,
+    AverageOfTheStart,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
