@@ -54,6 +54,7 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+from gradviz.analysis.rules.evaluation.average_of_the_start import AverageOfTheStart
 from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
 from gradviz.analysis.rules.evaluation.copy_never_updated import CopyNeverUpdated
 from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
@@ -742,6 +743,7 @@ RULES: tuple[type[Rule], ...] = (
     RestoredByOtherColumn,
     BalancedTwice,
     RankedByClasses,
+    AverageOfTheStart,
     BoxesNotFlipped,
 )
 

@@ -154,6 +154,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV938": (("as uint32 (np.uint32)", (("np.uint16", "np.uint32"),)),),
     "GV937": (("torch.arange(n) * 3", (("torch.arange(8)", "torch.arange(8) * 3"),)),),
+    "GV985": (("such as 0.833", (("lerp_(new, 0.001)", "lerp_(new, 1 - 0.833)"),)),),
     "GV984": (
         ("by the scores themselves", (("(torch.sigmoid(model(x).squeeze(1)) > 0.5).float()", "model(x).squeeze(1)"),)),
     ),
