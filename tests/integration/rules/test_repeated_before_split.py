@@ -77,3 +77,39 @@ def test_rows_that_are_repeated_before_a_split_are_told(repeated: str, split: st
 )  # fmt: skip
 def test_other_tables_are_right(repeated: str, later: str, tmp_path: Path) -> None:
     assert not alarms(script(repeated, later=later), tmp_path)
+
+
+LOADED = (
+    HEAD
+    + """
+from torch.utils.data import DataLoader, TensorDataset, random_split
+x = torch.randn(120, 6)
+y = (x[:, 0] + 0.1 * torch.randn(120) > 1).float()
+{repeated}
+data = TensorDataset(x, y)
+train, test = random_split(data, [len(data) - 24, 24])
+net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for a, b in DataLoader(train, batch_size=16, shuffle=True):
+    loss = F.binary_cross_entropy_with_logits(net(a).squeeze(1), b)
+"""
+    + TRAIN
+    + """
+with torch.no_grad():
+    for a, b in DataLoader(test, batch_size=8):
+        print(((net(a).squeeze(1) > 0) == (b == 1)).float().mean())
+"""
+)
+MORE = "rows = torch.cat([torch.arange(120), (y == 1).nonzero().squeeze(1).repeat(4)])\n"
+
+
+def test_data_sets_with_repeated_rows_that_are_split_are_told(tmp_path: Path) -> None:
+    script = LOADED.format(repeated=MORE + "x, y = x[rows], y[rows]  # HERE")
+    assert_first_alarm(script, "repeated_before_split", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "repeated", ["pass", "who = torch.randint(0, 120, (300,))\nx, y = x[who], torch.randint(0, 2, (300,)).float()"]
+)
+def test_other_data_sets_that_are_split_are_right(repeated: str, tmp_path: Path) -> None:
+    assert not alarms(LOADED.format(repeated=repeated), tmp_path)

@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import calls_named, line_in_function_o
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.rows_by_number import becomes_list, tables_read_apart
 from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES
 from gradviz.analysis.rules.bases.evaluations.scoring_calls import calls_on_data
 from gradviz.analysis.rules.bases.samples.parts_of_permutations import parts_of_permutation
@@ -88,6 +89,11 @@ class RepeatedBeforeSplit(Rule):
             if repeated is not None and all(calls_on_data(case)):
                 yield self._finding(flow, repeated, drawn)
                 return
+        for drawn, taken in _split_as_lists(flow, first_backward) if case.histories.reached_by else ():
+            repeated = _repeated(flow, [taken])
+            if repeated is not None and repeated.row < drawn:
+                yield self._finding(flow, repeated, drawn)
+                return
 
     def _finding(self, flow: Dataflow, repeated: _Repeated, drawn: int) -> Finding:
         location = location_of_line(line_in_function_of(flow, repeated.row, drawn))
@@ -130,6 +136,17 @@ def _tables_of(flow: Dataflow, drawn: int, part: int, until: int) -> dict[int, i
         if is_take and user < until:
             found[call.inputs[0].tensor] = user
     return found
+
+
+def _split_as_lists(flow: Dataflow, until: int) -> Iterator[tuple[int, dict[int, int]]]:
+    """The permutations that left torch as a list, as those of ``random_split()``, with the tables that have as many
+    rows, of which some are trained on and others held out."""
+    seen = set[int]()
+    for row, call in calls_named(flow, ("randperm",)):
+        count = _rows(flow, call.outputs[0].tensor) if row < until else 0
+        if count > _MIN_ROWS and count not in seen and becomes_list(flow, row):
+            seen.add(count)
+            yield row, dict(tables_read_apart(flow, count))
 
 
 def _repeated(flow: Dataflow, tables: list[dict[int, int]]) -> _Repeated | None:
