@@ -70,6 +70,7 @@ from gradviz.analysis.rules.evaluation.merged_each_time import MergedEachTime
 from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScaledOtherwise
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.ranked_by_classes import RankedByClasses
+from gradviz.analysis.rules.evaluation.repeated_before_split import RepeatedBeforeSplit
 from gradviz.analysis.rules.evaluation.restored_by_other_column import RestoredByOtherColumn
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
@@ -744,6 +745,7 @@ RULES: tuple[type[Rule], ...] = (
     BalancedTwice,
     RankedByClasses,
     AverageOfTheStart,
+    RepeatedBeforeSplit,
     BoxesNotFlipped,
 )
 

@@ -208,8 +208,10 @@ _TAKES_CHANNELS = frozenset({"cross_entropy", "nll_loss", "batch_norm", "group_n
 def users_by_element(flow: Dataflow, row: int, tensor: int) -> Iterator[int]:
     """The calls that use a tensor, also behind what changes each of its elements, or takes or stacks whole samples."""
     waiting, seen = [(tensor, row)], {tensor}
-    while waiting and len(seen) < _MAX_FOLLOWED:
-        given, after = waiting.pop()
+    for _ in range(_MAX_FOLLOWED):
+        if not waiting:
+            return
+        given, after = waiting.pop()  # the newest first: of many samples, one that a batch has
         for user in flow.users(given, after)[:_MAX_FOLLOWED]:
             yield user
             call = flow.log.calls[user]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 
 
@@ -31,7 +31,7 @@ def drawn_twice(flow: Dataflow, until: int) -> Iterator[DrawnTwice]:
     together are no larger than all the rows overlap."""
     drawn: dict[int, list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls[:until]):
-        if plain_name(call.function) == "randperm" and call.outputs and _becomes_list(flow, row):
+        if plain_name(call.function) == "randperm" and call.outputs and becomes_list(flow, row):
             drawn[shape_of(flow, call.outputs[0].tensor)[0]].append(row)
     pairs = {count: rows[:_PAIR] for count, rows in drawn.items() if _PAIR <= len(rows) <= _MOST_DRAWN}
     for count, (held_out, trained) in _rows_read(flow, set(pairs)).items():
@@ -44,7 +44,8 @@ def drawn_twice(flow: Dataflow, until: int) -> Iterator[DrawnTwice]:
 _PAIR, _MOST_DRAWN = 2, 4
 
 
-def _becomes_list(flow: Dataflow, row: int) -> bool:
+def becomes_list(flow: Dataflow, row: int) -> bool:
+    """Whether what a call returns leaves torch as a list."""
     users = flow.users(flow.log.calls[row].outputs[0].tensor, row)
     return any(plain_name(flow.log.calls[user].function) == "tolist" for user in users)
 
@@ -59,3 +60,21 @@ def _rows_read(flow: Dataflow, counts: set[int]) -> dict[int, tuple[set[int], se
         if type(number) is int and shape and shape[0] in found:
             found[shape[0]][call.grad_mode == "enabled"].add(number % shape[0])
     return found
+
+
+def tables_read_apart(flow: Dataflow, count: int) -> list[tuple[int, int]]:
+    """The tables with so many rows of which some are read for training and others are held out, each with the call that
+    reads it first."""
+    held_out: dict[int, set[int]] = defaultdict(set)
+    trained: dict[int, set[int]] = defaultdict(set)
+    first: dict[int, int] = {}
+    for row, call in calls_named(flow, ("getitem",)):
+        number, table = call.scalars.get("1"), call.inputs[0].tensor if len(call.inputs) == 1 else None
+        if table is not None and type(number) is int and shape_of(flow, table)[:1] == (count,):
+            (trained if call.grad_mode == "enabled" else held_out)[table].add(number % count)
+            first.setdefault(table, row)
+    return [
+        (table, row)
+        for table, row in first.items()
+        if held_out[table] and trained[table] and held_out[table].isdisjoint(trained[table])
+    ]
