@@ -54,7 +54,6 @@ from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
 from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
 from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
 from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
-from gradviz.analysis.rules.evaluation.average_of_the_start import AverageOfTheStart
 from gradviz.analysis.rules.evaluation.best_never_updated import BestNeverUpdated
 from gradviz.analysis.rules.evaluation.copy_never_updated import CopyNeverUpdated
 from gradviz.analysis.rules.evaluation.failures_never_forgotten import FailuresNeverForgotten
@@ -71,7 +70,6 @@ from gradviz.analysis.rules.evaluation.pixels_scaled_otherwise import PixelsScal
 from gradviz.analysis.rules.evaluation.prepared_otherwise import PreparedOtherwise
 from gradviz.analysis.rules.evaluation.ranked_by_classes import RankedByClasses
 from gradviz.analysis.rules.evaluation.repeated_before_split import RepeatedBeforeSplit
-from gradviz.analysis.rules.evaluation.restored_by_other_column import RestoredByOtherColumn
 from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOtherUnits
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
@@ -94,6 +92,7 @@ from gradviz.analysis.rules.fields.slides_over_features import SlidesOverFeature
 from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsItself
 from gradviz.analysis.rules.forecasts.level_not_restored import LevelNotRestored
 from gradviz.analysis.rules.forecasts.positions_start_again import PositionsStartAgain
+from gradviz.analysis.rules.forecasts.restored_by_other_column import RestoredByOtherColumn
 from gradviz.analysis.rules.forecasts.windows_split_at_random import WindowsSplitAtRandom
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
@@ -110,6 +109,7 @@ from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
+from gradviz.analysis.rules.initial_values.average_of_the_start import AverageOfTheStart
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
 from gradviz.analysis.rules.initial_values.members_are_alike import MembersAreAlike
 from gradviz.analysis.rules.initial_values.new_layer_stays_random import NewLayerStaysRandom

@@ -484,6 +484,24 @@ WRONG["series for a convolution"] = (
 HEALTHY["series for a convolution"] = SERIES.format("x.transpose(1, 2).reshape(len(x), 6, 24)") + TRAIN
 HEALTHY["series that were laid out flat"] = SERIES.format("x.transpose(1, 2).flatten(1).view(-1, 6, 24)") + TRAIN
 
+TILES = """
+from torch.utils.data import DataLoader
+class Tiles(torch.utils.data.Dataset):
+    def __init__(self, tiles, labels):
+        self.tiles = {}
+        self.labels = labels
+    def __len__(self):
+        return len(self.labels)
+    def __getitem__(self, i):
+        return self.tiles[i], self.labels[i]
+net = nn.Sequential(nn.Conv2d(4, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(Tiles(torch.rand(96, 12, 12, 4), torch.randint(0, 3, (96,))), batch_size=24):
+    loss = F.cross_entropy(net(x), y)
+"""
+WRONG["tiles of a data set"] = TILES.format("tiles.reshape(len(tiles), 4, 12, 12)  # HERE") + TRAIN
+HEALTHY["tiles of a data set"] = TILES.format("tiles.permute(0, 3, 1, 2)") + TRAIN
+
 
 @pytest.mark.parametrize("shape", list(WRONG))
 def test_the_reshape_that_mixes_axes_comes_first(shape: str, tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ for step in range(3):
     {loss}
 """
 SMALL = (
+    "z = F.normalize(torch.cat([a, b]), dim=1)\n"
+    "    scores = z @ z.t() * 0.1  # HERE\n"
+    "    scores = scores.masked_fill(torch.eye(32, dtype=torch.bool), float('-inf'))\n"
+    "    loss = F.cross_entropy(scores, (torch.arange(32) + 16) % 32)",
     "logits = F.normalize(a, dim=1) @ F.normalize(b, dim=1).T * 0.07  # HERE\n"
     "    loss = F.cross_entropy(logits, torch.arange(16))",
     "a, b = a / a.norm(dim=1, keepdim=True), b / b.norm(dim=1, keepdim=True).clamp(min=1e-6)\n"
@@ -37,6 +41,9 @@ SMALL = (
     "    loss = F.cross_entropy(logits, torch.arange(16))",
 )
 LARGE_ENOUGH = (
+    "z = F.normalize(torch.cat([a, b]), dim=1)\n"
+    "    scores = (z @ z.t() / 0.1).masked_fill(torch.eye(32, dtype=torch.bool), float('-inf'))\n"
+    "    loss = F.cross_entropy(scores, (torch.arange(32) + 16) % 32)",
     "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T / 0.07, torch.arange(16))",
     "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T / temperature, torch.arange(16))",
     "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T * scale.exp(), torch.arange(16))",
