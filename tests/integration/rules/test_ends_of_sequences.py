@@ -65,6 +65,7 @@ embed, mix, head = nn.Embedding(20, 8), nn.GRU(8, 8, batch_first=True), nn.Linea
 attend = nn.MultiheadAttention(8, 2, batch_first=True)
 optimizer = torch.optim.Adam(nn.ModuleList([embed, mix, head, attend]).parameters(), lr=0.01)
 END = PAD = 0
+LATER = torch.ones(12, 12, dtype=torch.bool).triu(1)
 for step in range(5):
     lengths = torch.randint(2, 11, (12,)).tolist()
     rows = [torch.cat([torch.randint(1, 19, (n,)), torch.tensor([END])]) for n in lengths]
@@ -76,7 +77,10 @@ for step in range(5):
     h = {hidden}
     loss = F.cross_entropy(head(mix(h)[0])[:, :-1].reshape(-1, 20), labels[:, 1:].reshape(-1))
 """
-HIDDEN = ("attend(h, h, h)[0] * mask[:, :, None]", "attend(h, h, h, key_padding_mask=~mask)[0]")
+HIDDEN = (
+    "attend(h, h, h, attn_mask=LATER)[0] * mask[:, :, None]",
+    "attend(h, h, h, key_padding_mask=~mask, attn_mask=LATER)[0]",
+)
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)

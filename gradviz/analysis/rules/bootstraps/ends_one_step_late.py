@@ -92,7 +92,7 @@ class EndsOneStepLate(Rule):
         earlier = f"{ast.unparse(read.value)}[{index}]"
         return self.finding(
             f"{values} is masked by {flags}, the end that the step behind that state reports: line {ends.line} stores "
-            "what the step has just returned",
+            "what the step returned",
             symptom="grad_wrong",
             why="whether that state follows at all is known one step before; as it is, a value of the next episode "
             "counts behind each end",
