@@ -102,7 +102,8 @@ class RepeatedBeforeSplit(Rule):
             f"rows are repeated, {repeated.before:,} become {repeated.after:,}, and a random split comes afterwards: "
             "copies of the same rows are trained on and held out",
             symptom="none",
-            why="the score is too good: a held-out row whose copy was trained on is known by heart",
+            why="the model was trained on copies of held-out rows: their score is too good, and says nothing about "
+            "new rows",
             fix="split first, and repeat rows of the part that is trained on only",
             location=location,
             symptom_location=split if split != location else None,

@@ -91,8 +91,8 @@ class RestoredByOtherColumn(Rule):
     def _finding(self, case: Case, row: int, picked: _Column, column: _Column) -> Finding:
         location, target = _line_that_chooses(case, row), location_of_call(case.dataflow, column.row)
         return self.finding(
-            f"predictions that the loss compares with column {column.number}{at_line(target)} are multiplied "
-            f"by the standard deviation of column {picked.number}",
+            f"predictions of column {column.number}, which the loss takes for its target{at_line(target)}, are "
+            f"multiplied by the standard deviation of column {picked.number}",
             symptom="none",
             why="each column was divided by its own deviation: with that of another one, the values and their errors "
             "are in wrong units",
