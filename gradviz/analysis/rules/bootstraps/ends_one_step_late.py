@@ -11,7 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import Key, Loop, SourceTree, called_name, parameters_of
+from gradviz.analysis.rules.bases.sources.source_tree import Key, Loop, SourceTree, called_name, names_in, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 
@@ -160,7 +160,7 @@ def _values_before(tree: SourceTree, read: ast.Subscript, ends: _Store) -> Itera
         store = None if ast.dump(node.value) == ast.dump(read.value) else _stored(tree, node.value)
         if store is None or store.loop is not ends.loop or not _has_network(store.given, tree, ends.loop):
             continue
-        made = [line for name in _names(store.given) for line in _bound_in(ends.loop, name)]
+        made = [line for name in names_in(store.given) for line in _bound_in(ends.loop, name)]
         of_value = _bound_in(ends.loop, store.given.id) if isinstance(store.given, ast.Name) else [store.line]
         if of_value and max(of_value) < first and all(line < first or line > store.line for line in made):
             yield node
@@ -198,8 +198,11 @@ def _stored(tree: SourceTree, read: ast.expr) -> _Store | None:
             if source is None:
                 return None
             waiting.append(source)
-    stores = [store for node in tree.nodes if (store := _store(tree, node, keys)) is not None]
-    return stores[0] if len(stores) == 1 and stores[0].line else None
+    filled = [place for node in tree.nodes if (place := _filled(tree, node, keys)) is not None]
+    if len(filled) != 1 or not filled[0].is_plain:
+        return None
+    loop = next(tree.loops_around(filled[0].place), None)
+    return None if loop is None else _Store(loop, filled[0].place.lineno, filled[0].given)
 
 
 def _is_empty(value: ast.expr) -> bool:
@@ -240,28 +243,25 @@ def _arguments(tree: SourceTree, key: Key) -> Iterator[ast.expr]:
             yield from named or call.args[place : place + 1]
 
 
-def _store(tree: SourceTree, node: ast.AST, keys: set[Key]) -> _Store | None:
-    """``dones.append(done)`` or ``dones[t] = done`` in a loop; without a loop, or at ``t + 1``, the line is 0."""
+class _Filled(Struct, frozen=True):
+    """A place that fills a list or an array."""
+
+    place: ast.expr
+    given: ast.expr
+    is_plain: bool
+    """Whether it appends, or fills at a variable, and not at ``t + 1``."""
+
+
+def _filled(tree: SourceTree, node: ast.AST, keys: set[Key]) -> _Filled | None:
+    """``dones.append(done)`` or ``dones[t] = done``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        if node.func.attr not in ("append", "insert", "extend") or tree.key_of(node.func.value) not in keys:
-            return None
-        place: ast.expr = node
-        given, is_plain = node.args[-1], node.func.attr == "append"
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        is_of_these = node.func.attr in ("append", "insert", "extend") and tree.key_of(node.func.value) in keys
+        return _Filled(node, node.args[-1], node.func.attr == "append") if is_of_these else None
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         target = node.targets[0]
-        if tree.key_of(target.value) not in keys:
-            return None
-        place, given, is_plain = target, node.value, isinstance(target.slice, ast.Name)
-    else:
-        return None
-    loop = next(tree.loops_around(place), None)
-    if loop is None:
-        return _Store(ast.While(ast.Constant(True), [], []), 0, given)
-    return _Store(loop, node.lineno if is_plain else 0, given)
-
-
-def _names(given: ast.expr) -> set[str]:
-    return {each.id for each in ast.walk(given) if isinstance(each, ast.Name)}
+        is_plain = isinstance(target.slice, ast.Name)
+        return _Filled(target, node.value, is_plain) if tree.key_of(target.value) in keys else None
+    return None
 
 
 def _bound_in(loop: Loop, name: str) -> list[int]:
@@ -274,7 +274,7 @@ def _bound_in(loop: Loop, name: str) -> list[int]:
 
 
 def _lines_that_give(ends: _Store) -> list[int]:
-    return [line for name in _names(ends.given) for line in _bound_in(ends.loop, name)]
+    return [line for name in names_in(ends.given) for line in _bound_in(ends.loop, name)]
 
 
 def _is_of_own_step(tree: SourceTree, ends: _Store) -> bool:
@@ -285,10 +285,10 @@ def _is_of_own_step(tree: SourceTree, ends: _Store) -> bool:
         return False
     inside = set(ast.walk(ends.loop))
     for target, value in tree.assignments:
-        names = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
-        if target not in inside or names.isdisjoint(_names(ends.given)):
+        names = names_in(target)
+        if target not in inside or names.isdisjoint(names_in(ends.given)):
             continue
-        for name in _names(value) - _names(ends.given):
+        for name in names_in(value) - names_in(ends.given):
             bound = _bound_in(ends.loop, name)
             if bound and min(bound) > target.lineno:
                 return False

@@ -224,15 +224,6 @@ def _results(flow: Dataflow, tensor: int, row: int, through: frozenset[str]) -> 
 
 _TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
 _PREPARE = SAME_VALUES | {
-    "eq",
-    "ne",
-    "rsub",
-    "sub",
-    "add",
-    "logical_not",
-    "invert",
-    "bitwise_not",
-    "mul",
-    "masked_select",
-}
+    "eq", "ne", "rsub", "sub", "add", "logical_not", "invert", "bitwise_not", "mul", "masked_select",
+}  # fmt: skip
 _MAX_RESULTS = 60

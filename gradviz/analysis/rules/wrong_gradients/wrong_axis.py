@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import End, axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.evaluations.network_outputs import layer_behind
+from gradviz.analysis.rules.bases.evaluations.choices_across_samples import choices_across_samples
 from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
 from gradviz.analysis.rules.bases.losses.targets.totals_of_scores import totals_beside_choices
 from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import normalized_axis, words_of_normalizer
@@ -95,7 +95,8 @@ class WrongAxis(Rule):
                 told.add(end.call)
                 yield self._finding(case, row, axis, end)
         yield from self._of_transitions(case)
-        yield from self._of_choices(flow)
+        for normalized, chosen in choices_across_samples(flow):
+            yield self._of_choice(flow, normalized, chosen)
         for total, chosen in totals_beside_choices(case):
             yield self._of_total(flow, total, chosen)
 
@@ -117,20 +118,8 @@ class WrongAxis(Rule):
             evidence={"shape": _shape(shape), "axis": axis or 0, "used_along": other or 0},
         )
 
-    def _of_choices(self, flow: Dataflow) -> Iterator[Finding]:
-        """``softmax(scores, 0).argmax(1) == labels``, of each line once."""
-        told = set[int | None]()
-        for row, call in calls_named(flow, ("softmax", "log_softmax")):
-            shape = shape_of(flow, call.inputs[0].tensor)
-            if call.call_site in told or call.live_inputs or len(shape) != _BOTH or axis_of(call, _BOTH) != 0:
-                continue
-            chosen = _choice_that_is_scored(flow, row, call)
-            # Products of two results are scores of pairs: a softmax over the queries corrects items that suit all.
-            if chosen is not None and type(layer_behind(flow, call.inputs[0].tensor, row)) is int:
-                told.add(call.call_site)
-                yield self._finding_of_choice(flow, row, chosen)
-
-    def _finding_of_choice(self, flow: Dataflow, row: int, chosen: int) -> Finding:
+    def _of_choice(self, flow: Dataflow, row: int, chosen: int) -> Finding:
+        """``softmax(scores, 0).argmax(1) == labels``."""
         location, used = location_of_call(flow, row), location_of_call(flow, chosen)
         shape = shape_of(flow, flow.log.calls[row].inputs[0].tensor)
         return self.finding(
@@ -220,24 +209,6 @@ _USES: dict[str, str] = {
     "drawn": "values are drawn along",
     "classes": "the classes are taken along",
 }
-
-
-_BOTH = 2
-_CHOOSE = frozenset({"argmax", "max", "topk"})
-_COMPARE = frozenset({"eq", "ne"})
-
-
-def _choice_that_is_scored(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The call that chooses along the last axis what is compared with labels."""
-    made = call.outputs[0].tensor
-    for user in flow.users(made, row):
-        choice = flow.log.calls[user]
-        if plain_name(choice.function) not in _CHOOSE or axis_of(choice, _BOTH) != 1:
-            continue
-        compared = (each for use in choice.outputs for each in flow.users(use.tensor, user))
-        if any(plain_name(flow.log.calls[each].function) in _COMPARE for each in compared):
-            return user
-    return None
 
 
 def _shape(shape: tuple[int, ...]) -> str:

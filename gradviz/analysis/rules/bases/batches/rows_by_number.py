@@ -53,13 +53,19 @@ def becomes_list(flow: Dataflow, row: int) -> bool:
 def _rows_read(flow: Dataflow, counts: set[int]) -> dict[int, tuple[set[int], set[int]]]:
     """By the number of rows of a table of data: the numbers that are read without gradients, and with them."""
     found: dict[int, tuple[set[int], set[int]]] = {count: (set(), set()) for count in counts}
-    for call in flow.log.calls if counts else ():
-        if plain_name(call.function) != "getitem" or len(call.inputs) != 1 or call.live_inputs:
-            continue
-        number, shape = call.scalars.get("1"), shape_of(flow, call.inputs[0].tensor)
-        if type(number) is int and shape and shape[0] in found:
-            found[shape[0]][call.grad_mode == "enabled"].add(number % shape[0])
+    for row, count, number in _numbered_rows(flow) if counts else ():
+        call = flow.log.calls[row]
+        if count in found and not call.live_inputs:
+            found[count][call.grad_mode == "enabled"].add(number)
     return found
+
+
+def _numbered_rows(flow: Dataflow) -> Iterator[tuple[int, int, int]]:
+    """The calls that take one row of a tensor by its number: each with the number of rows and that of the row."""
+    for row, call in calls_named(flow, ("getitem",)):
+        number, shape = call.scalars.get("1"), shape_of(flow, call.inputs[0].tensor) if len(call.inputs) == 1 else ()
+        if type(number) is int and shape and shape[0]:
+            yield row, shape[0], number % shape[0]
 
 
 def tables_read_apart(flow: Dataflow, count: int) -> list[tuple[int, int]]:
@@ -68,10 +74,11 @@ def tables_read_apart(flow: Dataflow, count: int) -> list[tuple[int, int]]:
     held_out: dict[int, set[int]] = defaultdict(set)
     trained: dict[int, set[int]] = defaultdict(set)
     first: dict[int, int] = {}
-    for row, call in calls_named(flow, ("getitem",)):
-        number, table = call.scalars.get("1"), call.inputs[0].tensor if len(call.inputs) == 1 else None
-        if table is not None and type(number) is int and shape_of(flow, table)[:1] == (count,):
-            (trained if call.grad_mode == "enabled" else held_out)[table].add(number % count)
+    for row, rows, number in _numbered_rows(flow):
+        call = flow.log.calls[row]
+        table = call.inputs[0].tensor
+        if rows == count:
+            (trained if call.grad_mode == "enabled" else held_out)[table].add(number)
             first.setdefault(table, row)
     return [
         (table, row)

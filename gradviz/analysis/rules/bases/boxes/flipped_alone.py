@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name, names_in
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 
@@ -182,4 +182,4 @@ def _is_changed(until: ast.AST, node: ast.AST, names: set[str]) -> bool:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)} - {"self"}
+    return names_in(node) - {"self"}

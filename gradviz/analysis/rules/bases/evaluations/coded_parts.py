@@ -12,7 +12,6 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.evaluations.numbered_categories import Numbered, numbered_at
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import last_line
 
 _LOOKUP = "torch.nn.functional.embedding"
 _MAX_CALLS = 16
@@ -75,8 +74,7 @@ def _line_that_codes(case: Case, trained: set[Location], scored: set[Location]) 
     found: dict[Location, Numbered | None] = {}
     for line in trained | scored:
         tree = trees.get(line.file)
-        nodes = (each for each in (tree.nodes if tree is not None else ()) if isinstance(each, ast.stmt))
-        statements = [each for each in nodes if each.lineno <= line.line <= last_line(each)]
+        statements = [] if tree is None else tree.statements_at(line.line)
         values = (
             [each for each in ast.iter_child_nodes(statements[-1]) if isinstance(each, ast.expr)] if statements else []
         )

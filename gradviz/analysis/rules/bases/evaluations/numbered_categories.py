@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read, names_in
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _MAX_DEPTH = 6
@@ -37,10 +37,10 @@ def _numbered(tree: SourceTree, node: ast.expr, depth: int, seen: set[ast.AST]) 
     for call in (each for each in ast.walk(node) if isinstance(each, ast.expr)):
         inner = _in_function(tree, call, depth, seen)
         if inner is not None:
-            names = {each.id for part in _arguments(call) for each in ast.walk(part) if isinstance(each, ast.Name)}
+            names = {name for part in _arguments(call) for name in names_in(part)}
             yield Numbered(inner.line, call, bool(names & given))
         elif _is_numbering(tree, call) and not _is_one_of_two_ways(tree, call, function):
-            names = {each.id for each in ast.walk(call) if isinstance(each, ast.Name)}
+            names = names_in(call)
             yield Numbered(call.lineno, call, bool(names & given))
     if depth:
         for read in (each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Attribute)) and is_read(each)):
@@ -92,8 +92,8 @@ def _given(tree: SourceTree, function: ast.AST) -> set[str]:
     for _ in range(_MAX_DEPTH):
         for node in ast.walk(function):
             bound = _bound(node)
-            if bound is not None and found & {each.id for each in ast.walk(bound[1]) if isinstance(each, ast.Name)}:
-                found |= {each.id for each in ast.walk(bound[0]) if isinstance(each, ast.Name)}
+            if bound is not None and found & names_in(bound[1]):
+                found |= names_in(bound[0])
     return found
 
 

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.sources.source_tree import names_in
 from gradviz.analysis.rules.bases.unread_names import indent_of
 
 
@@ -62,7 +63,7 @@ def forward_sums(lines: Lines) -> Iterator[ForwardSum]:
         if found is None or loop is None:
             continue
         going_through = ast.unparse(loop.iter)
-        names = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)} - {"range", "len", "zip"}
+        names = names_in(loop.iter) - {"range", "len", "zip"}
         is_put_in_front = re.search(rf"\b{re.escape(found)}\.(insert|appendleft)\(", ast.unparse(loop)) is not None
         if not is_put_in_front and not _is_turned(lines, number, {found, *names}):
             yield ForwardSum(number, last, going_through, found, _function_around(lines, number))
@@ -92,19 +93,19 @@ def sums_left_reversed(lines: Lines) -> Iterator[ForwardSum]:
 def _is_list_of_sums(loop: ast.For, sums: str) -> bool:
     """Whether a loop appends its sums to a list, with nothing beside them that tells to which step they belong, and
     keeps nothing else in that order."""
-    items, totals = _names(loop.target), set[str]()
+    items, totals = names_in(loop.target), set[str]()
     appended = list[tuple[str, ast.expr]]()
     for node in ast.walk(loop):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                (totals if name in _names(value) else items).add(name)
+                (totals if name in names_in(value) else items).add(name)
             case ast.Call(func=ast.Attribute(value=holder, attr="append"), args=[added]):
                 appended.append((ast.unparse(holder), added))
     items -= totals
     alone = [
-        all(not totals & _names(term) or not items & _names(term) for term in _terms(added))
+        all(not totals & names_in(term) or not items & names_in(term) for term in _terms(added))
         if name == sums
-        else bool(totals & _names(added))
+        else bool(totals & names_in(added))
         for name, added in appended
     ]
     return all(alone) and sums in {name for name, _ in appended}
@@ -128,7 +129,7 @@ def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:
 
 def _sum_of(loop: ast.For) -> str | None:
     """The list that gets the discounted sums of rewards, or of what exceeds a value, that a loop makes in its order."""
-    items = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    items = names_in(loop.target)
     is_through_rewards = isinstance(loop.target, ast.Name) and _REWARDS.search(ast.unparse(loop.iter)) is not None
     known = _Known(items, set(items) if is_through_rewards and not _is_counted(loop) else set())
     total = None
@@ -158,17 +159,17 @@ class _Known:
         """Take in ``r = rewards[i]``, and ``delta = rewards[i] + gamma * values[i + 1] - values[i]``."""
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as item):
-                if self.items & _names(item) and _is_in_order(item):
+                if self.items & names_in(item) and _is_in_order(item):
                     self.items.add(name)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp() as value):
-                if name not in _names(value) and self.has_reward(value):
+                if name not in names_in(value) and self.has_reward(value):
                     self._rewards.add(name)
 
     def has_reward(self, expression: ast.expr) -> bool:
         """Whether an expression has a reward of the item that the loop is at."""
-        is_of_item = bool(self.items & _names(expression)) and _is_in_order(expression)
+        is_of_item = bool(self.items & names_in(expression)) and _is_in_order(expression)
         is_named = is_of_item and _REWARDS.search(ast.unparse(expression)) is not None
-        return is_named or bool(self._rewards & _names(expression))
+        return is_named or bool(self._rewards & names_in(expression))
 
 
 def _is_in_order(item: ast.expr) -> bool:
@@ -184,8 +185,8 @@ def _discounted(statement: ast.stmt, known: _Known) -> str | None:
     match statement:
         case ast.Assign(targets=[ast.Name(id=total)], value=ast.BinOp() as value):
             terms = list(_terms(value))
-            products = [each for each in terms if isinstance(each, ast.BinOp) and total in _names(each)]
-            others = [each for each in terms if total not in _names(each)]
+            products = [each for each in terms if isinstance(each, ast.BinOp) and total in names_in(each)]
+            others = [each for each in terms if total not in names_in(each)]
             is_sum = len(products) == 1 and len(others) == len(terms) - 1
             return total if is_sum and any(known.has_reward(each) for each in others) else None
     return None
@@ -209,7 +210,7 @@ def _discounted_in_place(statement: ast.stmt, known: _Known) -> str | None:
             before = re.compile(rf"\b{re.escape(sums)}\[{re.escape(index)} - 1\]")
             terms = list(_terms(value))
             earlier = [each for each in terms if before.search(ast.unparse(each))]
-            others = [each for each in terms if sums not in _names(each)]
+            others = [each for each in terms if sums not in names_in(each)]
             is_sum = index in known.items and len(earlier) == 1 and len(others) == len(terms) - 1
             return sums if is_sum and any(known.has_reward(each) for each in others) else None
     return None
@@ -219,14 +220,10 @@ def _stored(statement: ast.stmt, total: str, items: set[str]) -> str | None:
     """The list to which ``sums.append(total)`` or ``insert()`` adds the sum, or the array where ``sums[i] = total``."""
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=sums), attr=attr), args=[*_, added])):
-            return sums if attr in ("append", "insert", "appendleft") and total in _names(added) else None
+            return sums if attr in ("append", "insert", "appendleft") and total in names_in(added) else None
         case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=sums), slice=ast.Name(id=index))], value=value):
-            return sums if index in items and total in _names(value) else None
+            return sums if index in items and total in names_in(value) else None
     return None
-
-
-def _names(expression: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(expression) if isinstance(each, ast.Name)}
 
 
 def _is_turned(lines: Lines, number: int, names: set[str]) -> bool:

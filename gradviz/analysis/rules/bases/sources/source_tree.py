@@ -73,9 +73,12 @@ class SourceTree:
 
     def statement_at(self, line: int) -> ast.stmt | None:
         """The innermost statement on a line."""
+        return max(self.statements_at(line), key=lambda each: each.lineno, default=None)
+
+    def statements_at(self, line: int) -> list[ast.stmt]:
+        """The statements that a line is in, outer ones first."""
         statements = (node for node in self.nodes if isinstance(node, ast.stmt))
-        found = [each for each in statements if each.lineno <= line <= (each.end_lineno or each.lineno)]
-        return max(found, key=lambda each: each.lineno, default=None)
+        return [each for each in statements if each.lineno <= line <= last_line(each)]
 
     def loops_around(self, node: ast.AST) -> Iterator[Loop]:
         """The loops of the same function that run a node many times, innermost first."""
@@ -158,6 +161,11 @@ def _made_once(lines: tuple[tuple[int, str], ...]) -> SourceTree:
 
 def is_read(node: ast.Name | ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Load)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The variables that an expression or a statement names."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def called_name(node: ast.AST) -> str:
