@@ -45,6 +45,12 @@ def count_as_old() -> None:
         gc.unfreeze()
 
 
+def spare_the_end() -> None:
+    """The process is about to end: what exists then is not looked through for garbage, which would take several
+    searches through all of a recording. Python does not promise to finalize objects that still exist at its end."""
+    gc.freeze()
+
+
 class SparedObjects:
     """What exists at `begin` is not looked through until `end`, if it is `MANY` objects; what is made since is."""
 

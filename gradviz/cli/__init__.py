@@ -101,7 +101,11 @@ def gradviz() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
-    sys.exit(run(arguments))
+    from gradviz.collector import spare_the_end
+
+    exit_code = run(arguments)
+    spare_the_end()
+    sys.exit(exit_code)
 
 
 def run(arguments: list[str] | None = None) -> int:

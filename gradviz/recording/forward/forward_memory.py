@@ -57,10 +57,10 @@ class ForwardMemory:
         """Wait for the next forward computation, and forget the one before.
 
         Args:
-            is_brief: leave out the totals and most of what large containers hold. For a total the C library walks all
-                free blocks, which takes milliseconds once many are free.
+            is_brief: leave out the totals and most of what large containers hold; without totals, leave out all. For a
+                total the C library walks all free blocks, which takes milliseconds once many are free.
         """
-        self.is_waiting, self.has_begun = True, False
+        self.is_waiting, self.has_begun = self._with_totals or not is_brief, False
         self._known, self._after = {}, {}
         self.reads_totals = self._with_totals and not is_brief
         self._max_looks = FEW_LOOKS if is_brief else MAX_LOOKS

@@ -39,7 +39,8 @@ def named_tensors(
         elif holds_only_numbers(current):
             looked_at += min(len(current), MAX_ELEMENTS)
         elif type(current) not in HOLDS_NOTHING and level < depth and id(current) not in seen:
-            parts = list(_parts(path, current))
+            # Each part takes at least one look: those that no look is left for need no name.
+            parts = list(_parts(path, current, min(MAX_ELEMENTS, max_looks - looked_at)))
             if parts:
                 seen.add(id(current))
                 holders = [(part, inner, level + 1) for part, inner in parts if type(inner) not in HOLDS_NOTHING]
@@ -93,11 +94,11 @@ def closure_variables(function: Any) -> Iterator[tuple[str, Any]]:
             continue  # not set yet
 
 
-def _parts(path: str, value: Any) -> Iterable[tuple[str, Any]]:
-    """What a container holds, read without running code of its class."""
+def _parts(path: str, value: Any, most: int) -> Iterable[tuple[str, Any]]:
+    """What a container holds, its first `most` elements, read without running code of its class."""
     kind = type(value)
     if issubclass(kind, dict):
-        items = islice(dict.items(value), MAX_ELEMENTS)
+        items = islice(dict.items(value), most)
         # A `ModelOutput` has its elements as attributes as well, and scripts use these.
         attributes = stored_attributes(value) if kind is not dict else {}
         return [
@@ -107,7 +108,7 @@ def _parts(path: str, value: Any) -> Iterable[tuple[str, Any]]:
         ]
     if issubclass(kind, (list, tuple)):
         fields = getattr(kind, "_fields", None)
-        elements = islice((list if issubclass(kind, list) else tuple).__iter__(value), MAX_ELEMENTS)
+        elements = islice((list if issubclass(kind, list) else tuple).__iter__(value), most)
         if type(fields) is tuple:
             return [(f"{path}.{field}", element) for field, element in zip(fields, elements, strict=False)]
         return [(f"{path}[{index}]", element) for index, element in enumerate(elements)]
