@@ -189,6 +189,8 @@ def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -
     if name == "unsqueeze":
         axis = axis_of(call, rank + 1)
         return None if axis is None else (*axes[:axis], None, *axes[axis:])
+    if name == "getitem" and len(call.inputs) == 1 and len(shape) == rank + 1:
+        return _with_a_new_axis(axes, shape_of(flow, call.inputs[0].tensor), shape)
     if name == "squeeze":
         axis = axis_of(call, rank)
         if axis is not None and len(shape) == rank - 1:
@@ -204,6 +206,12 @@ def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -
         is_last_kept = name != "expand" and len(shape) > 1 and shape[-1:] == before[-1:]
         return (*(None for _ in shape[1:]), axes[-1]) if is_last_kept else None
     return None
+
+
+def _with_a_new_axis(axes: Axes, before: tuple[int, ...], after: tuple[int, ...]) -> Axes | None:
+    """The axes of ``x[:, None]``; None where the shapes do not tell where the new one stands."""
+    places = [place for place in range(len(after)) if after == (*before[:place], 1, *before[place:])]
+    return (*axes[: places[0]], None, *axes[places[0] :]) if len(places) == 1 else None
 
 
 def _moved_by_einsum(call: Call, axes: Axes) -> Axes | None:

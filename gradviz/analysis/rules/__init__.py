@@ -101,6 +101,7 @@ from gradviz.analysis.rules.graph_lifetime.losses_left_behind import LossesLeftB
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.in_place.average_of_one_state import AverageOfOneState
 from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
+from gradviz.analysis.rules.in_place.copy_changed import CopyChanged
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
 from gradviz.analysis.rules.in_place.gradients_overwritten import GradientsOverwritten
@@ -747,6 +748,7 @@ RULES: tuple[type[Rule], ...] = (
     AverageOfTheStart,
     RepeatedBeforeSplit,
     BoxesNotFlipped,
+    CopyChanged,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV990": (("write the result back: scores[users] = -", (("scores[users].fill_(-1e9)", "scores[users] = -1e9"),)),),
     "GV975": (
         (
             "points = points[[0, 2, 1]]",

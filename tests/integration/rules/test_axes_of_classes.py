@@ -137,3 +137,49 @@ def test_a_softmax_over_the_samples_of_an_evaluation_is_told(tmp_path: Path) -> 
 )
 def test_other_choices_of_an_evaluation_are_left_alone(line: str, tmp_path: Path) -> None:
     assert alarms(SCORED.replace("LINE", line), tmp_path) == []
+
+
+BAGS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+score, value, out = nn.Linear(6, 1), nn.Linear(6, 5), nn.Linear(5, 1)
+optimizer = torch.optim.Adam([*score.parameters(), *value.parameters(), *out.parameters()], lr=0.01)
+for step in range(6):
+    bags = torch.randn(8, 7, 6)
+    y = (bags.amax(1)[:, 0] > 1).float()
+    weights = torch.softmax(score(bags).squeeze(2), dim=AXIS)  # HERE
+    pooled = POOLED
+    loss = nn.functional.binary_cross_entropy_with_logits(out(pooled).squeeze(1), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+POOLED = (
+    "torch.einsum('np,npd->nd', weights, value(bags))",
+    "torch.bmm(weights[:, None], value(bags)).squeeze(1)",
+    "(weights.unsqueeze(1) @ value(bags)).squeeze(1)",
+)
+
+
+@pytest.mark.parametrize("pooled", POOLED)
+def test_weights_over_the_samples_that_pool_the_parts_of_each_are_told(pooled: str, tmp_path: Path) -> None:
+    script = BAGS.replace("POOLED", pooled)
+    assert_first_alarm(script.replace("AXIS", "0"), "wrong_axis", tmp_path)
+    assert alarms(script.replace("AXIS", "1"), tmp_path) == []
+
+
+def test_shares_of_clusters_divided_by_their_sums_raise_no_alarm(tmp_path: Path) -> None:
+    script = """
+import torch
+x, centers = torch.randn(32, 3), torch.nn.Parameter(torch.randn(4, 3))
+optimizer = torch.optim.Adam([centers], lr=0.01)
+for step in range(6):
+    difference = x[None] - centers[:, None]
+    shares = torch.softmax(-difference.square().sum(-1), dim=0)
+    shift = torch.einsum("kn,knd->kd", shares, difference) / shares.sum(1, keepdim=True)
+    optimizer.zero_grad()
+    shift.square().sum().backward()
+    optimizer.step()
+"""
+    assert [f"{each.cause}: {each.message}" for each in alarms(script, tmp_path)] == []

@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.axes import End, axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -28,10 +29,10 @@ class WrongAxis(Rule):
     A softmax over one axis, also by its formula, whose result is then used as probabilities or weights along another
     one, and never along its own: a categorical distribution, a loss with classes, attention weights that a matrix
     product or an ``einsum`` sums over the other of two positions, weights over the first axis whose products are summed
-    over another one, a divergence of scores of which a ``cross_entropy`` or an ``argmax`` takes the classes along
-    another axis. And vectors that ``normalize()`` scales over the first axis, before products over the last one that
-    should be cosines. A softmax over one axis of a map, of which sums over both axes are taken as its margins: the sum
-    over its own axis is 1 everywhere, whatever the map. Also ``logsumexp()`` of scores over the samples, beside one
+    over another one, also by ``bmm()`` row by row, a divergence of scores of which a ``cross_entropy`` or an ``argmax``
+    takes the classes along another axis. And vectors that ``normalize()`` scales over the first axis, before products
+    over the last one that should be cosines. A softmax over one axis of a map, of which sums over both axes are taken
+    as its margins: the sum over its own axis is 1 everywhere, whatever the map. Also ``logsumexp()`` of scores over the samples, beside one
     score of each that ``gather()`` takes along another axis. And a softmax over the samples of an evaluation, of which
     ``argmax()`` chooses among the classes what is compared with labels. Likewise a table of log-probabilities of the
     next state that the forward recursion of a hidden Markov model sums over its own axis.
@@ -251,6 +252,8 @@ def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: in
         is_of_positions = end.axes == {last}
         if end.kind == "contracted" and is_of_positions and not end.is_divided and _is_attention(case, row, call):
             return end
+        if end.kind == "contracted" and axis == 0 and not end.is_divided and _is_of_each_sample(case, row, end):
+            return end
         if end.kind == "summed" and axis == 0 and end.is_weighed and not end.is_divided:
             return end
     return classes_of_divergence(flow, row, call, axis)
@@ -267,6 +270,22 @@ def _is_attention(case: Case, row: int, call: Call) -> bool:
         if name not in _SCALE:
             return False
     return False
+
+
+def _is_of_each_sample(case: Case, row: int, end: End) -> bool:
+    """Whether a product takes the rows of two tensors together, as ``einsum("np,npd->nd")`` and ``bmm`` do, of weights
+    with one row for each. What divides the result may be the sum of these weights."""
+    flow = case.dataflow
+    call, made = flow.log.calls[end.call], flow.log.calls[row].outputs[0].tensor
+    result = call.outputs[0].tensor
+    if plain_name(call.function) == "einsum":
+        first = {term[:1] for term in (*equation_of(call).terms, equation_of(call).result)}
+        is_together = len(first) == 1 and "" not in first
+    else:
+        is_together = all(len(shape_of(flow, use.tensor)) == 3 for use in call.inputs[:2])
+    firsts = {shape_of(flow, each)[:1] for each in (made, *(use.tensor for use in call.inputs[:2]), result)}
+    users = (flow.log.calls[each] for each in flow.users(result, end.call))
+    return is_together and len(firsts) == 1 and not any(plain_name(user.function) == "div" for user in users)
 
 
 _MAX_ARITHMETIC = 6
