@@ -39,6 +39,12 @@ FAULTY = {
     "a weight of ones": PROGRAM.format(sampler=DRAWN, loss=POSITIVE + "  # HERE", **BINARY),
 }
 HEALTHY = {
+    "half of the balance in each of both": PROGRAM.format(
+        sampler="y = (x[:, 0] > 1.9).long()\nweights = torch.bincount(y).float().rsqrt()\n" + DRAWN,
+        loss="weigh = nn.CrossEntropyLoss(weight=weights)",
+        **CLASSES,
+    ),
+    "drawn by something else, ones weighed": PROGRAM.format(sampler=BY_OTHER, loss=POSITIVE, **BINARY),
     "drawn only": PROGRAM.format(sampler=DRAWN, loss="weigh = nn.CrossEntropyLoss()", **CLASSES),
     "weighed only": PROGRAM.format(sampler=SHUFFLED, loss=WEIGHED, **CLASSES),
     "ones weighed only": PROGRAM.format(sampler=SHUFFLED, loss=POSITIVE, **BINARY),
