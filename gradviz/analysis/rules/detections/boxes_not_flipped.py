@@ -23,8 +23,8 @@ class BoxesNotFlipped(Rule):
     -------------
     A condition that is drawn at random, under which a picture alone is flipped, in a function that returns it beside
     what is called boxes or points, or in a loop that has got both. Nothing changes these later, and a loss compares
-    answers with four numbers for each box, or pairs of numbers for points. What is drawn decides on nothing else. Colours
-    in another order and clips that run backwards are left alone: nothing changes its place in a picture by them.
+    answers with four numbers for each box, or pairs of numbers for points. What is drawn decides on nothing else.
+    Colours in another order and clips that run backwards are left alone: nothing changes its place by them.
 
     Why it matters
     --------------
