@@ -68,6 +68,13 @@ DOWNWARDS = [
     ),
     # discounts
     of_sampler("x = torch.randn(n, 2)\n    for i in range(T):\n        x = x + kept[i] * torch.tanh(ask(x, 0))"),
+    # what noise does to data that are noise themselves
+    of_sampler(
+        """x = torch.randn(n, 2)
+    for i in range(T):
+        x = alpha[i].sqrt() * x + beta[i].sqrt() * torch.randn_like(x)
+        print(x.var(), 1 - kept[i])"""
+    ),
     # from data to noise
     of_sampler(
         """x = x0[:n]

@@ -101,9 +101,9 @@ _FLIPS = frozenset({"flip", "fliplr", "hflip", "flip_left_right"})
 
 
 _OF_PICTURES = frozenset({
-    "and", "or", "to", "of", "is", "in", "border", "borders", "edge", "edges", "side", "sides", "half", "halves", "image",
-    "images", "view", "views", "camera", "cameras", "margin", "boundary", "column", "columns", "part", "end", "top",
-    "neighbour", "neighbor", "bottom", "upper", "lower", "most",
+    "and", "or", "to", "of", "is", "in", "border", "borders", "edge", "edges", "side", "sides", "half", "halves",
+    "image", "images", "view", "views", "camera", "cameras", "margin", "boundary", "column", "columns", "part", "end",
+    "neighbour", "neighbor", "top", "bottom", "upper", "lower", "most",
 })  # fmt: skip
 """What has a left and a right one in any picture, and is no keypoint of a body."""
 
