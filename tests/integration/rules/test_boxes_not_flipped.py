@@ -109,6 +109,7 @@ def test_classes_and_sizes_stay_the_same_in_a_mirror(tmp_path: Path) -> None:
     classes = flip.replace("smooth_l1_loss(net(image), box)", "cross_entropy(net(image), box)")
     classes = classes.replace("self.boxes[i]", "int(4 * self.boxes[i, 1])")
     assert not alarms(classes, tmp_path)
+    assert not alarms(flip.replace("boxes", "box_dims"), tmp_path)
     assert not alarms(flip.replace("boxes", "traits").replace("box", "trait"), tmp_path)
 
 

@@ -50,6 +50,9 @@ EXCHANGED = [
     of_poses(f"{TURN}\npoints = torch.stack([points[0], points[2], points[1], points[4], points[3]])"),
     of_poses(f"{TURN}\npoints = sides(points)", SIDES + "\nORDER = torch.tensor([0, 2, 1, 4, 3])"
              "\ndef sides(rows):\n    return rows[ORDER]"),
+    of_poses(f"{TURN}\nrows = dict(zip(KEYPOINTS, points))\n"
+             "rows['left_eye'], rows['right_eye'] = rows['right_eye'], rows['left_eye']\n"
+             "points = torch.stack(list(rows.values()))"),
     # no sides of a body
     of_poses(TURN, "# keypoints of pebbles, away from the left border and the right border"),
     of_poses(TURN, "KEYPOINTS = ['top', 'middle', 'bottom', 'tail', 'tip']"),

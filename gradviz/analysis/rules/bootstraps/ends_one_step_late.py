@@ -92,11 +92,11 @@ class EndsOneStepLate(Rule):
         index = ast.unparse(read.slice.left) if isinstance(read.slice, ast.BinOp) else ":-1"
         earlier = f"{ast.unparse(read.value)}[{index}]"
         return self.finding(
-            f"{values} is masked by {flags}, the end that the step behind that state reports: line {ends.line} stores "
-            "what the step returned",
+            f"{values}, the value of a next state, is masked by {flags}: line {ends.line} stores there the end of the "
+            "step that follows that state, not of the one that leads to it",
             symptom="grad_wrong",
-            why="whether that state follows at all is known one step before; as it is, a value of the next episode "
-            "counts behind each end",
+            why="the step that leads to a state tells whether it is of the same episode; as it is, a value of the next "
+            "episode counts behind each end",
             fix=f"read the end of the same step: 1 - {earlier}",
             location=Location(file, read.lineno),
             symptom_location=Location(file, ends.line) if ends.line != read.lineno else None,

@@ -78,7 +78,8 @@ class LevelsWalkedUpwards(Rule):
             for loop in tree.nodes:
                 if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _rises(loop.iter):
                     continue
-                table, name = _table_read(tree, loop), _changed_noise(tree, loop)
+                name = _changed_noise(tree, loop)
+                table = None if name is None else _table_read(tree, loop, name)
                 if table is not None and name is not None and _asks_of(loop, name):
                     yield self._finding(file, loop, table, name)
 
@@ -118,12 +119,13 @@ def _is_read_at(node: ast.AST, loop: ast.For) -> bool:
     )
 
 
-def _table_read(tree: SourceTree, loop: ast.For) -> str | None:
-    """The table of the products of all factors up to a level that a loop reads at its own variable."""
+def _table_read(tree: SourceTree, loop: ast.For, name: str) -> str | None:
+    """The table of the products of all factors up to a level that a loop reads at its own variable, for a variable that
+    it changes."""
     stored = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
     if sum(each.id == getattr(loop.target, "id", "") for each in stored) > 1:
         return None
-    for rest in ast.walk(loop):
+    for rest in (each for value in _values_for(tree, loop, name) for each in ast.walk(value)):
         # The share of the noise, 1 - table[i]: discounts are products of factors, too.
         is_rest = isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Sub) and isinstance(rest.left, ast.Constant)
         node = rest.right if isinstance(rest, ast.BinOp) and is_rest else None
@@ -132,6 +134,18 @@ def _table_read(tree: SourceTree, loop: ast.For) -> str | None:
         if values and isinstance(node, ast.Subscript) and all(_is_product(value) for value in values):
             return ast.unparse(node)
     return None
+
+
+def _values_for(tree: SourceTree, loop: ast.For, name: str) -> list[ast.expr]:
+    """What a loop computes of which a variable gets its value."""
+    inside = set(ast.walk(loop))
+    made = [(target, value) for target, value in tree.assignments if target in inside]
+    made += [(each.target, each.value) for each in inside if isinstance(each, ast.AugAssign)]
+    known, count = {name}, 0
+    while count != len(known):
+        count = len(known)
+        known |= {source for target, value in made if names_in(target) & known for source in names_in(value)}
+    return [value for target, value in made if names_in(target) & known]
 
 
 def _is_product(value: ast.expr) -> bool:

@@ -82,8 +82,8 @@ class SidesNotExchanged(Rule):
         target = node.targets[0]
         points = ast.unparse(target.value) if isinstance(target, ast.Subscript) else "points"
         return self.finding(
-            f"{points} is mirrored with the image, and its rows keep their order: the left {part} becomes one that "
-            "looks like a right one",
+            f"the flip mirrors {points} and keeps the order of its rows: the row of the left {part} then has the place "
+            f"of what looks like the right {part}",
             symptom="grad_wrong",
             why="in a mirrored image, what was at the left side is at the right one",
             fix=f"exchange the rows of both sides as well: {points} = {points}[[0, 2, 1]], with the order of yours",
@@ -136,8 +136,10 @@ def _flips(tree: SourceTree, node: ast.Assign) -> bool:
 
 
 def _orders(tree: SourceTree) -> bool:
-    """Whether anything is put into an order that a list gives, or rows are given to each other's places."""
+    """Whether a list gives anything another order, two things exchange their places, or names their sides."""
     for node in tree.nodes:
+        if _exchanges_two(node):
+            return True
         if not isinstance(node, ast.Subscript):
             continue
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -145,6 +147,20 @@ def _orders(tree: SourceTree) -> bool:
             return True
     names = (each.id for each in tree.nodes if isinstance(each, ast.Name))
     return any(_EXCHANGES.search(name) for name in names)
+
+
+def _exchanges_two(node: ast.AST) -> bool:
+    """``a["left_eye"], a["right_eye"] = a["right_eye"], a["left_eye"]``, or ``name.replace("left", "right")``."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+            one, other = ([ast.unparse(each) for each in parts] for parts in (targets, values))
+            return one != other and sorted(one) == sorted(other)
+        case ast.Call(func=ast.Attribute(attr="replace" | "sub"), args=[ast.Constant(value=str() as text), *_]):
+            return _SIDE.search(text) is not None
+    return False
+
+
+_SIDE = re.compile(r"left|right|^[lr]_?$|^_?[lr]$", re.IGNORECASE)
 
 
 def _gives_rows(tree: SourceTree, mirror: ast.Assign) -> bool:
