@@ -156,9 +156,7 @@ def _column_above(flow: Dataflow, tensor: int, row: int) -> _Column | None:
     columns = 0
     for made, call in flow.makers(tensor, row, _MAX_CALLS):
         name = plain_name(call.function)
-        if taken is not None and (
-            shape_of(flow, call.outputs[0].tensor)[-1:] != (columns,) or _orders_columns(flow, call)
-        ):
+        if taken is not None and not _has_all_columns(flow, call, columns):
             return None
         if name == "div":
             deviations = _deviations(flow, call.inputs[1].tensor, made) if len(call.inputs) == _BOTH else None
@@ -173,12 +171,15 @@ def _column_above(flow: Dataflow, tensor: int, row: int) -> _Column | None:
     return None
 
 
-def _orders_columns(flow: Dataflow, call: Call) -> bool:
-    """Whether a call may take all columns in another order: ``table[:, [2, 0, 1]]``, of which no number is known."""
+def _has_all_columns(flow: Dataflow, call: Call, columns: int) -> bool:
+    """Whether a call leaves so many columns as they stood; ``table[:, [2, 0, 1]]``, of which no number is known, may
+    give them another order."""
+    if not call.inputs or not call.outputs:
+        return False
     given, result = (shape_of(flow, use[0].tensor) for use in (call.inputs, call.outputs))
     indexes = [shape_of(flow, use.tensor) for use in call.inputs[1:]]
     is_alike = plain_name(call.function) == "getitem" and not call.scalars and given == result
-    return is_alike and all(each == given[-1:] for each in indexes)
+    return result[-1:] == (columns,) and not (is_alike and all(each == given[-1:] for each in indexes))
 
 
 _KEEPS = frozenset({
