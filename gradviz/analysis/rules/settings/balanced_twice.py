@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.rows_by_number import becomes_list
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
 from gradviz.analysis.rules.bases.samples.weights_of_counts import DRAW, made_of_counts, weights_of_samples
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
@@ -71,6 +72,8 @@ class BalancedTwice(Rule):
             if drawn is None or call.call_site in told or not call.live_inputs or not flow.has_step_after(row):
                 continue
             told.add(call.call_site)
+            if not _is_fed(flow, draw, call, row):
+                continue
             positive = argument(call, _POS_WEIGHT, "pos_weight")
             weights = weights_of_samples(flow, row, call) if positive is None else positive
             if positive is not None:
@@ -102,6 +105,7 @@ _LOSSES = ("cross_entropy", "nll_loss", "binary_cross_entropy_with_logits")
 _UNEQUAL = 3
 _TOO_MUCH = 2
 _POS_WEIGHT = 6
+_BOTH = 2
 
 
 class _Balance(Struct, frozen=True):
@@ -132,6 +136,16 @@ def _ratio(values: ValueFacts | None) -> float:
     if values is None or values.minimum is None or values.maximum is None or values.minimum <= 0:
         return 0.0
     return values.maximum / values.minimum
+
+
+def _is_fed(flow: Dataflow, draw: int, call: Call, row: int) -> bool:
+    """Whether a loss may get the samples that were drawn: its targets are taken by these numbers, or the numbers left
+    torch as a list, as those of a sampler do."""
+    if draw > row or len(call.inputs) < _BOTH:
+        return False
+    site = flow.log.calls[draw].call_site
+    above = flow.ancestors(call.inputs[1].tensor, row)
+    return becomes_list(flow, draw) or any(flow.log.calls[each].call_site == site for each in above)
 
 
 def _smallest(flow: Dataflow, use: TensorUse, row: int) -> float:
