@@ -33,14 +33,15 @@ _LITERALS = (ast.List, ast.Tuple, ast.Set)
 
 def is_made_for_each_thing(case: Case, call: int) -> bool:
     """Whether only one loop repeats a call, in its function or in those that called it, and goes through things of
-    which each may need its own: not through epochs, nor through numbers."""
-    found = list[tuple[SourceTree, Loop]]()
+    which each may need its own: not through epochs, nor through numbers. Or whether none does: then lines of the
+    program call it one after the other."""
+    found, is_known = list[tuple[SourceTree, Loop]](), False
     for line in callers(case.dataflow, call):
         lines = case.capture.sources.get(line.file, {})
         if line.line in lines:
-            tree = tree_of(lines)
+            tree, is_known = tree_of(lines), True
             found += [(tree, loop) for loop in loops_at(tree, line.line)]
-    return len(found) == 1 and goes_through_things(*found[0])
+    return goes_through_things(*found[0]) if len(found) == 1 else is_known and not found
 
 
 def loops_at(tree: SourceTree, line: int) -> list[Loop]:
