@@ -39,6 +39,20 @@ FAULTY = {
     "a weight of ones": PROGRAM.format(sampler=DRAWN, loss=POSITIVE + "  # HERE", **BINARY),
 }
 HEALTHY = {
+    "weighed, and drawn for a score": PROGRAM.format(
+        sampler=SHUFFLED + "\nprobe = torch.multinomial(weights[y], 60, replacement=True)", loss=WEIGHED, **CLASSES
+    )
+    + "with torch.no_grad():\n    print((model(x[probe]).argmax(1) == y[probe]).float().mean())\n",
+    "weighed first, drawn in the second stage": PROGRAM.format(sampler=SHUFFLED, loss=WEIGHED, **CLASSES)
+    + "for rows in torch.multinomial(weights[y], 300, replacement=True).split(50):\n"
+    + "    loss = F.cross_entropy(model(x[rows]), y[rows])"
+    + TRAIN,
+    "half of the balance in each of both": PROGRAM.format(
+        sampler="y = (x[:, 0] > 1.9).long()\nweights = torch.bincount(y).float().rsqrt()\n" + DRAWN,
+        loss="weigh = nn.CrossEntropyLoss(weight=weights)",
+        **CLASSES,
+    ),
+    "drawn by something else, ones weighed": PROGRAM.format(sampler=BY_OTHER, loss=POSITIVE, **BINARY),
     "drawn only": PROGRAM.format(sampler=DRAWN, loss="weigh = nn.CrossEntropyLoss()", **CLASSES),
     "weighed only": PROGRAM.format(sampler=SHUFFLED, loss=WEIGHED, **CLASSES),
     "ones weighed only": PROGRAM.format(sampler=SHUFFLED, loss=POSITIVE, **BINARY),

@@ -109,4 +109,36 @@ def test_classes_and_sizes_stay_the_same_in_a_mirror(tmp_path: Path) -> None:
     classes = flip.replace("smooth_l1_loss(net(image), box)", "cross_entropy(net(image), box)")
     classes = classes.replace("self.boxes[i]", "int(4 * self.boxes[i, 1])")
     assert not alarms(classes, tmp_path)
+    assert not alarms(flip.replace("boxes", "box_dims"), tmp_path)
     assert not alarms(flip.replace("boxes", "traits").replace("box", "trait"), tmp_path)
+
+
+IN_LOOP = (
+    HEAD
+    + """
+net = NET
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for data, boxes in [(torch.rand(SHAPE), torch.rand(8, 4)) for _ in range(16)]:
+    if torch.rand(()) < 0.5:
+        data = data.flip(AXIS)
+    loss = F.smooth_l1_loss(net(data), boxes)
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize(
+    ("net", "shape", "axis"),
+    [
+        ("nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4))", "8, 3, 8, 8", "1"),
+        ("nn.Sequential(nn.Conv3d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(432, 4))", "8, 1, 5, 8, 8", "2"),
+        ("nn.Sequential(nn.Linear(3, 9), nn.ReLU(), nn.Flatten(), nn.Linear(180, 4))", "8, 20, 3", "1"),
+    ],
+)
+def test_colours_clips_and_clouds_that_are_flipped_keep_their_boxes(
+    net: str, shape: str, axis: str, tmp_path: Path
+) -> None:
+    script = IN_LOOP.replace("NET", net).replace("SHAPE", shape)
+    assert not alarms(script.replace("AXIS", axis), tmp_path)
+    if "Conv" in net:
+        assert [each.cause for each in alarms(script.replace("AXIS", "-1"), tmp_path)] == ["boxes_not_flipped"]

@@ -61,6 +61,12 @@ RIGHT = [
             policy = copy.deepcopy(q)
         best = policy(following).argmax(1, keepdim=True)
         target = rewards + 0.99 * (1 - done) * q(following).gather(1, best).squeeze(1)""",
+    # or one that was deployed once
+    """with torch.no_grad():
+        if step == 0:
+            deployed = copy.deepcopy(q)
+        best = deployed(following).argmax(1, keepdim=True)
+        target = rewards + 0.99 * (1 - done) * q(following).gather(1, best).squeeze(1)""",
     # two trained networks
     """with torch.no_grad():
         best = other(following).argmax(1, keepdim=True)

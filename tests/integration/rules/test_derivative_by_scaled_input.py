@@ -56,7 +56,14 @@ for step in range(3):
 """
     + TRAIN,
 }
+WITHOUT_UNITS = PROGRAM.replace(
+    "LENGTH, END, SPEED = 5.0, 2.0, 0.3", "LENGTH, SPEED = 5.0, 0.3\nEND = LENGTH**2 / SPEED"
+)
+FAULTY["a time of the length, and a constant that is left"] = WITHOUT_UNITS.format(
+    scale=APART, equation=HEAT, points=POINTS
+)
 HEALTHY = {
+    "an equation without units": WITHOUT_UNITS.format(scale=APART, equation="u_t - u_xx", points=POINTS),
     "scaled behind the inputs": PROGRAM.format(scale=INSIDE, equation=HEAT, points=POINTS),
     "with the factors": PROGRAM.format(scale=APART, equation="u_t / END - SPEED * u_xx / LENGTH**2", points=POINTS),
     "with a factor that is computed before": PROGRAM.format(scale=APART, equation="u_t - WEIGHT * u_xx", points=POINTS),

@@ -91,6 +91,14 @@ IN_TIME = [
     # one entry in front
     of_agent(NEXT, OWN, "[torch.zeros(N)]"),
     of_agent(NEXT, OWN.replace("dones.append(done)", "dones[step + 1] = done"), "torch.zeros(T + 1, N)"),
+    # an end that is told of the state itself, as the value is
+    of_agent(
+        NEXT,
+        """ended = torch.sigmoid(ends(state)).squeeze(-1).detach()
+        states.append(state); actions.append(action); values.append(value); dones.append(ended)
+        state, reward, done, info = env.step(action)
+        rewards.append(reward)""",
+    ).replace("T, N = 12, 4", "T, N, ends = 12, 4, nn.Linear(4, 1)"),
     # nothing but another spelling
     of_agent(
         "alive, later = 1.0 - dones[t], values[t + 1]", OWN.replace("dones.append(done)", "dones.append(done.clone())")

@@ -68,6 +68,22 @@ DOWNWARDS = [
     ),
     # discounts
     of_sampler("x = torch.randn(n, 2)\n    for i in range(T):\n        x = x + kept[i] * torch.tanh(ask(x, 0))"),
+    # what noise does to data that are noise themselves
+    of_sampler(
+        """x = torch.randn(n, 2)
+    for i in range(T):
+        x = alpha[i].sqrt() * x + beta[i].sqrt() * torch.randn_like(x)
+        print(x.var(), 1 - kept[i])"""
+    ),
+    # a number that is only shown
+    of_sampler(
+        """x = torch.randn(n, 2)
+    for k in range(T):
+        i = T - 1 - k
+        e = ask(x, i)
+        x = (x - beta[i] / (1 - kept[i]).sqrt() * e) / alpha[i].sqrt()
+        print(1 - kept[k])"""
+    ),
     # from data to noise
     of_sampler(
         """x = x0[:n]

@@ -89,6 +89,36 @@ for p in model.parameters():
     ).replace("self.embed.weight.data.uniform_(-0.1, 0.1)", "self.embed.weight.data.uniform_(-0.1, 0.1)  # HERE"),
 }
 HEALTHY = {
+    "copies of one layer": HEAD
+    + """
+layer = nn.Linear(5, 5)
+model = nn.Sequential(*[copy.deepcopy(layer) for _ in range(3)], nn.Linear(5, 2))
+for p in model.parameters():
+    if p.dim() > 1:
+        nn.init.xavier_uniform_(p)
+"""
+    + LOOP,
+    "a transformer of torch": HEAD
+    + """
+model = nn.Transformer(8, 2, 2, 2, 16, dropout=0.0, batch_first=True)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+for step in range(3):
+    x = torch.randn(6, 5, 8)
+    loss = (model(x, x[:, :4]) - x[:, 1:]).square().mean()
+"""
+    + TRAIN,
+    "a parameter of no values yet": HEAD
+    + """
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([torch.empty(5, 2) for _ in range(3)]).float())
+        nn.init.xavier_uniform_(self.weight)
+    def forward(self, x):
+        return (x @ self.weight).mean(0)
+model = Scores()
+"""
+    + LOOP,
     "a new head that is larger than the rest": HEAD
     + """
 body, head = nn.Linear(5, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))

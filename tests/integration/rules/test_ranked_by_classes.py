@@ -105,6 +105,7 @@ def test_rankings_of_scores_are_right(measure: str, tmp_path: Path) -> None:
         "found[found.argsort(descending=True, stable=True)].cumsum(0) - 1",  # places in a shorter list
         "found[y == 1].mean() - found[y == 0].mean(), (found[y == 1].mean() > found[y == 0].mean())",
         "found.cumsum(0) / torch.arange(1, 65)",  # the share up to each sample
+        "(found != y).float()[found.argsort(stable=True)].cumsum(0)[-1] / 64",  # errors, one class after the other
     ],
 )
 def test_other_uses_of_predicted_classes_are_right(shown: str, tmp_path: Path) -> None:

@@ -45,7 +45,39 @@ FAULTY = {
         score="print((model(windows[80:]) * scaler.std[0] + scaler.mean[0]).mean())  # HERE",
     ),
 }
+TABLE = (
+    HEAD
+    + """
+table = torch.randn(120, 4) * torch.tensor([9.0, 1.0, 4.0, 2.0]) + torch.tensor([90.0, 1.0, 20.0, 3.0])
+mean, std = table[:80].mean(0), table[:80].std(0)
+PREPARE
+model = nn.Sequential(nn.Flatten(), nn.LazyLinear(1))
+model(x[:2])
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    loss = F.mse_loss(model(x[:70]).squeeze(1), y[:70])
+"""
+    + TRAIN
+    + """
+with torch.no_grad():
+    print((model(x[80:]).squeeze(1) * std[2] + mean[2]).mean())
+"""
+)
+
+
+def of_table(prepare: str) -> str:
+    return TABLE.replace("PREPARE", prepare)
+
+
 HEALTHY = {
+    "a first column that is left out": of_table("x = ((table - mean) / std)[:, 1:]\ny = x[:, 1]"),
+    "deviations without the first one": of_table("x = (table[:, 1:] - mean[1:]) / std[1:]\ny = x[:, 1]"),
+    "columns in another order": of_table("x = ((table - mean) / std)[:, [2, 0, 1, 3]]\ny = x[:, 0]"),
+    "an order that is a tensor": of_table("x = ((table - mean) / std)[:, torch.tensor([2, 0, 1, 3])]\ny = x[:, 0]"),
+    "other columns in front": of_table("x = torch.cat([torch.randn(120, 2), (table - mean) / std], 1)\ny = x[:, 4]"),
+    "windows with the times behind the columns": of_table(
+        "windows = ((table - mean) / std).unfold(0, 7, 1)\nx, y = windows[:, :, :-1], windows[:, 2, -1]"
+    ),
     "the same column": PROGRAM.format(
         target=2, score="print((scaler.restore(model(windows[80:]), 2) - scaler.restore(later[80:], 2)).abs().mean())"
     ),

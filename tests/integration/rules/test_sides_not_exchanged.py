@@ -44,7 +44,17 @@ EXCHANGED = [
     of_poses(f"{TURN}\npoints = points[FLIP_ORDER]", SIDES + "\nFLIP_ORDER = torch.tensor([0, 2, 1, 4, 3])"),
     of_poses(f"{TURN}\nfor a, b in PAIRS:\n    points[a], points[b] = points[b].clone(), points[a].clone()",
              SIDES + "\nPAIRS = [(1, 2), (3, 4)]"),
-    # no sides
+    of_poses(f"{TURN}\npoints = points[ORDER]", SIDES + "\nORDER = torch.tensor([0, 2, 1, 4, 3])"),
+    of_poses(f"{TURN}\npoints = points.index_select(0, ORDER)", SIDES + "\nORDER = torch.tensor([0, 2, 1, 4, 3])"),
+    of_poses(f"{TURN}\nother = points.clone()\npoints[1], points[2] = other[2], other[1]"),
+    of_poses(f"{TURN}\npoints = torch.stack([points[0], points[2], points[1], points[4], points[3]])"),
+    of_poses(f"{TURN}\npoints = sides(points)", SIDES + "\nORDER = torch.tensor([0, 2, 1, 4, 3])"
+             "\ndef sides(rows):\n    return rows[ORDER]"),
+    of_poses(f"{TURN}\nrows = dict(zip(KEYPOINTS, points))\n"
+             "rows['left_eye'], rows['right_eye'] = rows['right_eye'], rows['left_eye']\n"
+             "points = torch.stack(list(rows.values()))"),
+    # no sides of a body
+    of_poses(TURN, "# keypoints of pebbles, away from the left border and the right border"),
     of_poses(TURN, "KEYPOINTS = ['top', 'middle', 'bottom', 'tail', 'tip']"),
     of_poses(TURN, "# keypoints of leaves, from left to right"),
     # no image is mirrored

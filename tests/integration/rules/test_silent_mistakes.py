@@ -225,6 +225,25 @@ for step in range(4):
 }
 
 HEALTHY: dict[str, str] = {
+    "a teacher that normalizes with batches, and is scored with the statistics of these": """
+online, predict = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6)), nn.Linear(6, 6)
+teacher = copy.deepcopy(online).requires_grad_(False)
+optimizer = torch.optim.SGD([*online.parameters(), *predict.parameters()], lr=0.05)
+for step in range(4):
+    x = torch.randn(16, 4) + 3
+    with torch.no_grad():
+        wanted = teacher(x + 0.1 * torch.randn(16, 4))
+    loss = 1 - F.cosine_similarity(predict(online(x)), wanted).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for mine, theirs in zip(teacher.parameters(), online.parameters()):
+            mine.lerp_(theirs, 0.2)
+teacher.eval()
+with torch.no_grad():
+    print(teacher(torch.randn(8, 4) + 3).std())
+""",
     "a validation with a generator of its own, and two models that are trained from the same seed": """
 def loss_of(model, x, generator=None):
     noise = torch.randn(x.shape, generator=generator)

@@ -157,6 +157,9 @@ ENDS = "schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_st
         ("pass", "pass", "for x, y in tasks:\n    learn(x, y)"),
         ("pass", "pass", "def run():\n    for i, task in enumerate(tasks):\n        learn(*task)\nrun()"),
         ("pass", "pass", "for task in range(4):\n    learn(*tasks[task])"),
+        ("pass", "pass", "learn(*tasks[0])\nlearn(*tasks[1])\nlearn(*tasks[0])"),
+        ("pass", "pass", "for task in range(4):\n    x = torch.randn(64, 12) + task\n    learn(x, tasks[0][1])"),
+        ("pass", "pass", "x, y = tasks[0]\nfor rnd in range(4):\n    x = torch.cat([x, x[:8]])\n    learn(x[-64:], y)"),
         (
             "pass",
             "pass",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, findings
 
 WINDOWS = (
     HEAD
@@ -154,3 +154,19 @@ def test_a_decoder_that_reads_its_target_is_told(read: str, layer: str, tmp_path
 def test_other_inputs_of_decoders_are_right(read: str, tmp_path: Path) -> None:
     found = alarms(DECODER.replace("READ", read).replace("LAYER", "LSTM"), tmp_path)
     assert "targets_are_inputs" not in {each.cause for each in found}
+
+
+def test_columns_of_a_table_around_the_target_are_no_window_of_it(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+table = torch.randn(80, 4)
+x, y = table[:, [0, 1, 3]], table[:, 2]
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = F.mse_loss(model(x).squeeze(1), y)
+"""
+        + TRAIN
+    )
+    assert not findings(script, tmp_path)

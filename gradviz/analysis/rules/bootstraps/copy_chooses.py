@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -25,8 +25,8 @@ class CopyChooses(Rule):
     What it finds
     -------------
     An error whose target adds a reward and a value of the trained network, where the action of that value is the best
-    one by a copy of the same network, which no optimizer has. Programs in which the copy is named for a policy are left
-    alone.
+    one by a copy of the same network, which no optimizer has and which follows the trained one. A copy that stays as it
+    is may be a policy that is to be judged: it is left alone, and so is one that is named for a policy.
 
     Why it matters
     --------------
@@ -74,6 +74,8 @@ class CopyChooses(Rule):
         for rows in calls_in_training(flow, ERRORS_OF_VALUES):
             found = [_swapped(case, row) for row in rows[-_EXAMINED:]]
             if found[-1] is None or not all(each is not None for each in found):
+                continue
+            if not _follows(case, rows, found[-1]):
                 continue
             site = flow.log.calls[found[-1].best].call_site
             if site not in told:
@@ -138,6 +140,17 @@ def _swapped(case: Case, row: int) -> _Swapped | None:
         if judges and judges <= own and _are_copies(case, choosers, judges):
             return _Swapped(best, made, sorted(choosers))
     return None
+
+
+def _follows(case: Case, rows: Sequence[int], found: _Swapped) -> bool:
+    """Whether the copy changes while its choices are learned from, or is made anew."""
+    first = _swapped(case, rows[0])
+    is_new = first is not None and first.copies != found.copies
+    flow = case.dataflow
+    return is_new or any(
+        flow.changes(each, rows[0], len(flow.log.calls)) or any(at > rows[0] for at in flow.data_replacements(each))
+        for each in found.copies
+    )
 
 
 def _onward(call: Call) -> Iterable[TensorUse]:

@@ -22,7 +22,8 @@ class EndsOneStepLate(Rule):
     -------------
     ``values[t + 1] * (1 - dones[t + 1])``, where one loop stores both, the value of a state before the step and the
     end of an episode which this same step reports. It is left alone where ``dones[t]`` is the end that the step before
-    reported: stored before the step, with one entry in front, or at ``t + 1``.
+    reported: stored before the step, with one entry in front, or at ``t + 1``. So it is where the end is computed of
+    the same state as the value, as an imagined state has it.
 
     Why it matters
     --------------
@@ -91,11 +92,11 @@ class EndsOneStepLate(Rule):
         index = ast.unparse(read.slice.left) if isinstance(read.slice, ast.BinOp) else ":-1"
         earlier = f"{ast.unparse(read.value)}[{index}]"
         return self.finding(
-            f"{values} is masked by {flags}, the end that the step behind that state reports: line {ends.line} stores "
-            "what the step returned",
+            f"{values}, the value of a next state, is masked by {flags}: line {ends.line} stores there the end of the "
+            "step that follows that state, not of the one that leads to it",
             symptom="grad_wrong",
-            why="whether that state follows at all is known one step before; as it is, a value of the next episode "
-            "counts behind each end",
+            why="the step that leads to a state tells whether it is of the same episode; as it is, a value of the next "
+            "episode counts behind each end",
             fix=f"read the end of the same step: 1 - {earlier}",
             location=Location(file, read.lineno),
             symptom_location=Location(file, ends.line) if ends.line != read.lineno else None,
@@ -162,8 +163,43 @@ def _values_before(tree: SourceTree, read: ast.Subscript, ends: _Store) -> Itera
             continue
         made = [line for name in names_in(store.given) for line in _bound_in(ends.loop, name)]
         of_value = _bound_in(ends.loop, store.given.id) if isinstance(store.given, ast.Name) else [store.line]
+        if _is_of_same_state(tree, ends, store):
+            continue
         if of_value and max(of_value) < first and all(line < first or line > store.line for line in made):
             yield node
+
+
+def _is_of_same_state(tree: SourceTree, ends: _Store, value: _Store) -> bool:
+    """Whether an end is computed of nothing but what the value is computed of, and not by a step: the same state."""
+    of_end, of_value = _sources(tree, ends), _sources(tree, value)
+    is_step = any(called_name(each) == "step" for given in _values_of(tree, ends) for each in ast.walk(given))
+    return bool(of_end) and of_end <= of_value and not is_step
+
+
+def _values_of(tree: SourceTree, store: _Store) -> list[ast.expr]:
+    """What a loop stores, and what it gave the variable that it stores."""
+    return [store.given, *(value for target, value in _made_before(tree, store) if names_in(target) & _name(store))]
+
+
+def _name(store: _Store) -> set[str]:
+    return names_in(store.given) if isinstance(store.given, ast.Name) else set()
+
+
+def _made_before(tree: SourceTree, store: _Store) -> list[tuple[ast.expr, ast.expr]]:
+    """What the turn of a loop gives variables before it stores something."""
+    inside = set(ast.walk(store.loop))
+    return [pair for pair in tree.assignments if pair[0] in inside and pair[0].lineno <= store.line]
+
+
+def _sources(tree: SourceTree, store: _Store) -> set[str]:
+    """The variables that the loop changes, of which it computes what it stores; not those that count its turns."""
+    made = [(names_in(target), names_in(value)) for target, value in _made_before(tree, store)]
+    changed = {name for targets, _ in made for name in targets}
+    known, count = names_in(store.given) & changed, -1
+    while count != len(known):
+        count = len(known)
+        known |= {name for targets, sources in made if targets & known for name in sources & changed}
+    return known - _name(store)
 
 
 def _has_network(given: ast.expr, tree: SourceTree, loop: Loop) -> bool:

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, names_in
 
 
 class LevelsWalkedUpwards(Rule):
@@ -18,7 +18,8 @@ class LevelsWalkedUpwards(Rule):
     What it finds
     -------------
     ``for i in range(steps)`` around a line that changes ``x``, which was drawn by ``randn()`` before the loop, where
-    the loop takes ``1 - table[i]`` of a table that ``cumprod()`` made: its first entry is that of the least noise.
+    the loop takes ``1 - table[i]`` of a table that ``cumprod()`` made: its first entry is that of the least noise. The
+    loop also gives ``x`` to something that the program wrote or trained; without that it only adds noise.
 
     Why it matters
     --------------
@@ -77,8 +78,9 @@ class LevelsWalkedUpwards(Rule):
             for loop in tree.nodes:
                 if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _rises(loop.iter):
                     continue
-                table, name = _table_read(tree, loop), _changed_noise(tree, loop)
-                if table is not None and name is not None:
+                name = _changed_noise(tree, loop)
+                table = None if name is None else _table_read(tree, loop, name)
+                if table is not None and name is not None and _asks_of(loop, name):
                     yield self._finding(file, loop, table, name)
 
     def _finding(self, file: str, loop: ast.For, table: str, name: str) -> Finding:
@@ -117,12 +119,13 @@ def _is_read_at(node: ast.AST, loop: ast.For) -> bool:
     )
 
 
-def _table_read(tree: SourceTree, loop: ast.For) -> str | None:
-    """The table of the products of all factors up to a level that a loop reads at its own variable."""
+def _table_read(tree: SourceTree, loop: ast.For, name: str) -> str | None:
+    """The table of the products of all factors up to a level that a loop reads at its own variable, for a variable that
+    it changes."""
     stored = [each for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
     if sum(each.id == getattr(loop.target, "id", "") for each in stored) > 1:
         return None
-    for rest in ast.walk(loop):
+    for rest in (each for value in _values_for(tree, loop, name) for each in ast.walk(value)):
         # The share of the noise, 1 - table[i]: discounts are products of factors, too.
         is_rest = isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Sub) and isinstance(rest.left, ast.Constant)
         node = rest.right if isinstance(rest, ast.BinOp) and is_rest else None
@@ -133,6 +136,18 @@ def _table_read(tree: SourceTree, loop: ast.For) -> str | None:
     return None
 
 
+def _values_for(tree: SourceTree, loop: ast.For, name: str) -> list[ast.expr]:
+    """What a loop computes of which a variable gets its value."""
+    inside = set(ast.walk(loop))
+    made = [(target, value) for target, value in tree.assignments if target in inside]
+    made += [(each.target, each.value) for each in inside if isinstance(each, ast.AugAssign)]
+    known, count = {name}, 0
+    while count != len(known):
+        count = len(known)
+        known |= {source for target, value in made if names_in(target) & known for source in names_in(value)}
+    return [value for target, value in made if names_in(target) & known]
+
+
 def _is_product(value: ast.expr) -> bool:
     """Whether ``cumprod()`` made it, whose results nothing turned around; perhaps of data that go to a device."""
     while called_name(value) in ("to", "float", "clone") and isinstance(value, ast.Call):
@@ -141,6 +156,26 @@ def _is_product(value: ast.expr) -> bool:
         value = value.func.value
     is_turned = any(called_name(each) in ("flip", "flipud") for each in ast.walk(value))
     return called_name(value) == "cumprod" and not is_turned
+
+
+def _asks_of(loop: ast.For, name: str) -> bool:
+    """Whether a loop computes something of a variable with a function that is not one of torch, as a network is."""
+    values = (each.value for each in ast.walk(loop) if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign)))
+    calls = (each for value in values if value is not None for each in ast.walk(value) if isinstance(each, ast.Call))
+    return any(
+        name in names_in(part) and not _is_of_library(call)
+        for call in calls
+        for part in (*call.args, *(each.value for each in call.keywords))
+    )
+
+
+def _is_of_library(call: ast.Call) -> bool:
+    """``torch.randn_like(x)``, ``randn_like(x)``; and methods of what was computed, ``table[i].sqrt()``."""
+    root = call.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    is_known = isinstance(root, ast.Name) and root.id in ("torch", "F", "np", "math")
+    return is_known or called_name(call).endswith("_like") or not isinstance(root, (ast.Name, ast.Subscript))
 
 
 def _changed_noise(tree: SourceTree, loop: ast.For) -> str | None:

@@ -23,7 +23,7 @@ class LoadedAndDrawnAgain(Rule):
     A line that loads values into parameters, copies into them what another function made, or makes parameters of given
     vectors, and more than half of these are overwritten by an initialization (``normal_()``, ``zeros_()``, functions of
     ``nn.init``) before anything has used them. A head that is drawn again is left alone: the first matrix that was
-    loaded stays as it is.
+    loaded stays as it is. So are copies of a layer, as those of a stack of equal ones.
 
     Why it matters
     --------------
@@ -124,11 +124,32 @@ def _filled_by_line(case: Case) -> dict[Location, list[_Filled]]:
 def _made_of_values(flow: Dataflow, number: int) -> int | None:
     """The call that gave a matrix its memory and values: ``nn.Embedding.from_pretrained(torch.tensor(vectors))``."""
     row = flow.log.tensors[min(flow.sharing_memory(number))].producer
-    is_matrix = len(shape_of(flow, number)) > 1
-    return row if is_matrix and row is not None and plain_name(flow.log.calls[row].function) in _OF_VALUES else None
+    if row is None or len(shape_of(flow, number)) <= 1 or not _are_given(flow, row):
+        return None
+    return row
 
 
-_OF_VALUES = frozenset({"from_numpy", "tensor", "as_tensor", "float", "to", "stack", "cat", "clone"})
+_OF_VALUES = frozenset({"from_numpy", "tensor", "as_tensor"})
+_KEEP_VALUES = frozenset({"float", "to", "stack", "cat", "clone", "detach", "data", "contiguous"})
+
+
+def _are_given(flow: Dataflow, row: int) -> bool:
+    """Whether what a call returns are values from outside of torch, or from a file.
+
+    A copy of another layer, as ``deepcopy()`` makes of each layer of a stack, has random values: they may be drawn
+    again. So may those of ``torch.empty(...)`` on a device.
+    """
+    call = flow.log.calls[row]
+    if plain_name(call.function) in _OF_VALUES:
+        return True
+    if plain_name(call.function) not in _KEEP_VALUES or not call.inputs:
+        return False
+    for use in call.inputs:
+        made = flow.newest_producer(use.tensor, row)
+        is_of_layer = any(flow.log.tensors[each].role == "parameter" for each in flow.sharing_memory(use.tensor))
+        if is_of_layer or (made is not None and not _are_given(flow, made)):
+            return False
+    return True
 
 
 def _drawn_again(flow: Dataflow, given: int, row: int) -> int | None:

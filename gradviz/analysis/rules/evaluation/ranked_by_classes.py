@@ -179,9 +179,10 @@ def _counts_in_order(flow: Dataflow, order: int, row: int) -> bool:
 
 def _is_divided(flow: Dataflow, row: int) -> bool:
     counted = flow.log.calls[row].outputs[0].tensor
+    # The last sum alone is that of all samples, in whatever order.
     return any(
-        plain_name(flow.log.calls[each].function) == "div"
-        for each, _ in _results(flow, counted, row, _PREPARE | {"div"})
+        plain_name(flow.log.calls[each].function) == "div" and prod(shape_of(flow, given)) > 1
+        for each, given in _results(flow, counted, row, _PREPARE | {"div"})
     )
 
 

@@ -204,8 +204,25 @@ def _mentions(case: Case, scaling: int, rows: list[int]) -> bool:
     names = _scale_names(tree, place)
     if not names:
         return True
-    names = _with_computed(tree, names)
-    return any(_names_in(tree.statement_at(each.line)) & names for each in lines)
+    computed = _with_computed(tree, names)
+    written = {name for each in lines for name in _names_in(tree.statement_at(each.line))}
+    return bool(written & computed) or _is_without_units(case, tree, rows, computed - names, written)
+
+
+def _is_without_units(case: Case, tree: SourceTree, rows: list[int], computed: set[str], written: set[str]) -> bool:
+    """Whether another input is scaled by a number that is computed from this scaling and constants of the problem,
+    ``t / (length**2 / diffusivity)``, which the equation does not name: then these have gone into the scales."""
+    flow = case.dataflow
+    since, until = flow.step_before(rows[0]), flow.next_of_kind("step", rows[0])
+    for row in flow.rows_of_kind("backward"):
+        call = flow.log.calls[row]
+        for use in call.asked if since < row < until and call.outputs else ():
+            scaling = _scaling(flow, use.tensor, row)
+            place = None if scaling is None else location_of_call(flow, scaling)
+            names = set[str]() if place is None else _scale_names(tree, place) & computed
+            if names and not written & _sources_of(tree, names):
+                return True
+    return False
 
 
 def _scale_names(tree: SourceTree, place: Location) -> set[str]:
@@ -227,13 +244,21 @@ def _scale_names(tree: SourceTree, place: Location) -> set[str]:
 def _with_computed(tree: SourceTree, names: set[str]) -> set[str]:
     """These names, those of numbers that are computed from them, and those from which they are computed:
     ``factor = 1 / length``, ``weight = speed / length**2``."""
-    computed = [
+    return _closure(_sources_of(tree, names), [(value, target) for target, value in _arithmetic(tree)])
+
+
+def _sources_of(tree: SourceTree, names: set[str]) -> set[str]:
+    """These names, and those of numbers from which they are computed."""
+    return _closure(names, _arithmetic(tree))
+
+
+def _arithmetic(tree: SourceTree) -> list[tuple[set[str], set[str]]]:
+    """The names that are assigned numbers, each with the names from which these are computed."""
+    return [
         (_names_in(target), _names_in(value))
         for target, value in tree.assignments
         if all(isinstance(node, _ARITHMETIC) for node in ast.walk(value))
     ]
-    sources = _closure(names, computed)
-    return _closure(sources, [(value, target) for target, value in computed])
 
 
 def _closure(names: set[str], leads_to: list[tuple[set[str], set[str]]]) -> set[str]:

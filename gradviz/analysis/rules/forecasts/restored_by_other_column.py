@@ -147,10 +147,17 @@ def _columns_of_targets(flow: Dataflow) -> dict[Layer, _Column]:
 
 
 def _column_above(flow: Dataflow, tensor: int, row: int) -> _Column | None:
-    """The column of a scaled table that some values are."""
+    """The column of a scaled table that some values are.
+
+    Its number is that of the table only if nothing in between has chosen among the columns, put others beside them, or
+    made an axis of times the last one.
+    """
     taken: tuple[int, int] | None = None
+    columns = 0
     for made, call in flow.makers(tensor, row, _MAX_CALLS):
         name = plain_name(call.function)
+        if taken is not None and not _has_all_columns(flow, call, columns):
+            return None
         if name == "div":
             deviations = _deviations(flow, call.inputs[1].tensor, made) if len(call.inputs) == _BOTH else None
             return _Column(*taken, deviations) if taken is not None and deviations is not None else None
@@ -158,9 +165,21 @@ def _column_above(flow: Dataflow, tensor: int, row: int) -> _Column | None:
         number = _last_number(flow, call) if is_of_table else None
         if number is not None and taken is None:
             taken = made, number
+            columns = shape_of(flow, call.inputs[0].tensor)[-1]
         elif name not in _KEEPS:
             return None
     return None
+
+
+def _has_all_columns(flow: Dataflow, call: Call, columns: int) -> bool:
+    """Whether a call leaves so many columns as they stood; ``table[:, [2, 0, 1]]``, of which no number is known, may
+    give them another order."""
+    if not call.inputs or not call.outputs:
+        return False
+    given, result = (shape_of(flow, use[0].tensor) for use in (call.inputs, call.outputs))
+    indexes = [shape_of(flow, use.tensor) for use in call.inputs[1:]]
+    is_alike = plain_name(call.function) == "getitem" and not call.scalars and given == result
+    return result[-1:] == (columns,) and not (is_alike and all(each == given[-1:] for each in indexes))
 
 
 _KEEPS = frozenset({
@@ -202,6 +221,9 @@ def _deviations(flow: Dataflow, tensor: int, row: int) -> int | None:
         name = plain_name(call.function)
         if name in _DEVIATIONS:
             return made
-        if name not in _SAFE | {"getitem"}:
+        is_whole = name == "getitem" and shape_of(flow, call.inputs[0].tensor)[-1:] == shape_of(
+            flow, call.outputs[0].tensor
+        )[-1:]  # fmt: skip
+        if name not in _SAFE and not is_whole:
             return None
     return None

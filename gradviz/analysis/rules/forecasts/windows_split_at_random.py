@@ -106,6 +106,7 @@ _MOST = 0.7
 """Which part of the held-out windows must lie among trained ones; those near the ends of the series may not."""
 _TAKE = frozenset({"getitem", "index_select"})
 _BOTH = 2
+_MOST_PARTS = 3
 
 
 def _split_before(flow: Dataflow, reads: WindowReads, held_out: int) -> int:
@@ -122,11 +123,18 @@ def _split_tables(flow: Dataflow, tables: dict[int, Windows]) -> Iterator[tuple[
     again and again are batches."""
     times = Counter(flow.log.calls[row].call_site for row, _ in calls_named(flow, ("randperm",)))
     for row, parts in parts_of_permutation(flow) if tables else ():
-        if times[flow.log.calls[row].call_site] > 1:
+        if times[flow.log.calls[row].call_site] > 1 or not _is_split(flow, row, parts):
             continue
         taken = [table for part in parts if (table := _table_indexed(flow, tables, row, part)) is not None]
         if len(taken) >= _BOTH and taken[0] == taken[1]:
             yield row, taken[0]
+
+
+def _is_split(flow: Dataflow, row: int, parts: list[int]) -> bool:
+    """Whether parts of a permutation may be those of a split: two or three, or folds of which several are joined. Many
+    parts are the batches of a single epoch."""
+    joined = (flow.log.calls[user] for part in parts for user in flow.users(part, row))
+    return len(parts) <= _MOST_PARTS or any(plain_name(each.function) == "cat" for each in joined)
 
 
 def _table_indexed(flow: Dataflow, tables: dict[int, Windows], row: int, numbers: int) -> Windows | None:

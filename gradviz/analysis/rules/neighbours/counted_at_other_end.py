@@ -90,8 +90,8 @@ class CountedAtOtherEnd(Rule):
         names = [name_of(flow.log.tensors[each]) for each in found.indexes]
         counted, added = names if None not in names and len(set(names)) == len(names) else ("src", "dst")
         return self.finding(
-            f"rows that {counted} chooses are added up at {added}, and divided by the number of edges at {counted}: "
-            "that is no mean, because the nodes have other numbers of edges at this end",
+            f"rows that {counted} chooses are added up at {added}, and the sums are divided by the number of edges at "
+            f"{counted}: a mean divides by the number at {added}",
             symptom="grad_wrong",
             why=f"at each node as many rows arrive as it has edges in {added}",
             fix=f"count the edges at the end where the rows are added up: index_add_(0, {added}, ones)",

@@ -35,9 +35,9 @@ class OptimizerMadeAnew(Rule):
     running averages. It is left alone where something else than a step changes the parameters, as when each task of
     a meta-learner or each round of federated averaging begins with the same values. Twice is only a note: these may
     be stages of a training. So it is where a loop goes through things, not epochs, and each optimizer makes several
-    steps for one of them, as for the tasks of continual learning; and where each has a schedule that comes to its end.
-    Also momentum that the program computes itself, and that begins with zeros at every
-    step.
+    steps for one of them, as for the tasks of continual learning; where no loop makes them, but one line after the
+    other; and where each has a schedule that comes to its end. Also momentum that the program computes itself, and that
+    begins with zeros at every step.
 
     Why it matters
     --------------

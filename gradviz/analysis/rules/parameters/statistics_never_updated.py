@@ -109,12 +109,20 @@ def _has_first_statistics(case: Case, row: int) -> bool:
             return False
         if use.version not in (None, 0) and _was_updated(case, use.tensor, row, use.version):
             return False
+        if _ran_in_training(case, use.tensor, row):
+            return False
         if values.minimum != first or values.maximum != first:
             return False
     return True
 
 
 _STATISTICS = 3
+
+
+def _ran_in_training(case: Case, tensor: int, row: int) -> bool:
+    """Whether a batch in training mode has changed running statistics before: no version of a tensor tells that."""
+    calls = (case.dataflow.log.calls[each] for each in case.dataflow.users(tensor) if each < row)
+    return any(plain_name(each.function) == "batch_norm" and each.scalars.get("training") is True for each in calls)
 
 
 def _was_updated(case: Case, tensor: int, row: int, version: int | None) -> bool:

@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sequences.carried_sums import Turn, carried_sums
+from gradviz.analysis.rules.bases.sequences.carried_sums import Factors, Turn, carried_sums
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -104,14 +104,19 @@ _MAX_ABOVE = 40
 
 def _is_leak(flow: Dataflow, turn: Turn) -> bool:
     """Whether a turn adds what it got from the turn before, though it leaves out the value of the next state."""
-    masked = [each for each in turn.added if each.is_masked]
+    masked = [each for each in turn.added if each.is_masked and _hides_value(flow, each)]
     if not turn.is_carried or not turn.has_subtracted or not masked:
         return False
     return not any(_is_of_network(flow, *flag) for each in masked for flag in each.flags)
 
 
+def _hides_value(flow: Dataflow, factors: Factors) -> bool:
+    """Whether a network computed what is multiplied by zero: a reward may have such a factor, too."""
+    return any(_is_of_network(flow, *each) for each in factors.tensors if each not in factors.flags)
+
+
 def _is_of_network(flow: Dataflow, tensor: int, row: int) -> bool:
-    """Whether a network computed the flag. One that tells what came of drawn actions is of the environment."""
+    """Whether a network computed a flag, or a value. What tells what came of drawn actions is of the environment."""
     since = flow.step_before(row)
 
     def onward(call: Call) -> tuple[TensorUse, ...]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.rows_by_number import becomes_list
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
 from gradviz.analysis.rules.bases.samples.weights_of_counts import DRAW, made_of_counts, weights_of_samples
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
 class BalancedTwice(Rule):
@@ -63,17 +66,24 @@ class BalancedTwice(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        drawn = ((row, _counted(flow, row, call)) for row, call in calls_named(flow, (DRAW,)))
-        draw, labels = next(((row, found) for row, found in drawn if found is not None), (-1, None))
-        for row, call in calls_named(flow, _LOSSES) if labels is not None else ():
-            if call.call_site in told or not call.live_inputs or not flow.has_step_after(row):
+        found = ((row, _balance(flow, row, call)) for row, call in calls_named(flow, (DRAW,)))
+        draw, drawn = next(((row, each) for row, each in found if each is not None), (-1, None))
+        for row, call in calls_named(flow, _LOSSES) if drawn is not None else ():
+            if drawn is None or call.call_site in told or not call.live_inputs or not flow.has_step_after(row):
                 continue
             told.add(call.call_site)
+            if not _is_fed(flow, draw, call, row):
+                continue
             positive = argument(call, _POS_WEIGHT, "pos_weight")
-            if positive is not None and _is_large(flow, positive, row):
-                yield self._finding(flow, row, positive, draw)
-            elif positive is None and _counted(flow, row, call) == labels:
-                yield self._finding(flow, row, weights_of_samples(flow, row, call), draw)
+            weights = weights_of_samples(flow, row, call) if positive is None else positive
+            if positive is not None:
+                ratio = _smallest(flow, positive, row) if _asks_for(flow, drawn, call, row) else 0.0
+            else:
+                balance = _balance(flow, row, call)
+                is_same = balance is not None and flow.memory_of(balance.labels) == flow.memory_of(drawn.labels)
+                ratio = balance.ratio if balance is not None and is_same else 0.0
+            if ratio >= _UNEQUAL and ratio * drawn.ratio >= _TOO_MUCH * drawn.counts:
+                yield self._finding(flow, row, weights, draw)
 
     def _finding(self, flow: Dataflow, row: int, weights: TensorUse | None, draw: int) -> Finding:
         made = None if weights is None else flow.newest_producer(weights.tensor, row)
@@ -93,21 +103,68 @@ class BalancedTwice(Rule):
 
 _LOSSES = ("cross_entropy", "nll_loss", "binary_cross_entropy_with_logits")
 _UNEQUAL = 3
+_TOO_MUCH = 2
 _POS_WEIGHT = 6
+_BOTH = 2
 
 
-def _counted(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The labels from whose counts a call got weights, if these fall with the counts, and differ much."""
+class _Balance(Struct, frozen=True):
+    """Weights of classes that fall with the counts of some labels."""
+
+    labels: int
+    """The labels that were counted."""
+    ratio: float
+    """How often the largest weight contains the smallest one."""
+    counts: float
+    """The same of the counts."""
+
+
+def _balance(flow: Dataflow, row: int, call: Call) -> _Balance | None:
+    """The balance that a call gets, if its weights fall with counts, and differ much."""
     use = weights_of_samples(flow, row, call)
-    values = None if use is None else flow.values_of(use, row)
-    if use is None or values is None or values.minimum is None or values.maximum is None or values.minimum <= 0:
+    found = None if use is None else made_of_counts(flow, use, row)
+    if use is None or found is None or found[1] > 0:
         return None
-    found = made_of_counts(flow, use, row)
-    if values.maximum < _UNEQUAL * values.minimum or found is None or found[1] > 0:
-        return None
-    return flow.memory_of(flow.log.calls[found[2]].inputs[0].tensor)
+    counts = flow.log.calls[found[2]]
+    ratio = _ratio(flow.values_of(use, row))
+    labels = counts.inputs[0].tensor
+    return _Balance(labels, ratio, _ratio(counts.outputs[0].values)) if ratio >= _UNEQUAL else None
 
 
-def _is_large(flow: Dataflow, use: TensorUse, row: int) -> bool:
+def _ratio(values: ValueFacts | None) -> float:
+    """The largest value over the smallest one; 0 if that is not known."""
+    if values is None or values.minimum is None or values.maximum is None or values.minimum <= 0:
+        return 0.0
+    return values.maximum / values.minimum
+
+
+def _is_fed(flow: Dataflow, draw: int, call: Call, row: int) -> bool:
+    """Whether a loss may get the samples that were drawn: its targets are taken by these numbers, or the numbers left
+    torch as a list, as those of a sampler do."""
+    if draw > row or len(call.inputs) < _BOTH:
+        return False
+    site = flow.log.calls[draw].call_site
+    above = flow.ancestors(call.inputs[1].tensor, row)
+    return becomes_list(flow, draw) or any(flow.log.calls[each].call_site == site for each in above)
+
+
+def _smallest(flow: Dataflow, use: TensorUse, row: int) -> float:
     values = flow.values_of(use, row)
-    return values is not None and values.minimum is not None and values.minimum >= _UNEQUAL
+    return 0.0 if values is None or values.minimum is None else values.minimum
+
+
+def _asks_for(flow: Dataflow, drawn: _Balance, call: Call, row: int) -> bool:
+    """Whether a loss asks for the labels whose counts decide on the draw, as far as it is known where its targets come
+    from: samples may be drawn by their hospital, and weighed by their disease."""
+    rows = flow.ancestors(call.inputs[1].tensor, row)
+    known = {use.tensor for each in rows for use in (*flow.log.calls[each].inputs, *flow.log.calls[each].outputs)}
+    forms = {drawn.labels}
+    for _, each in flow.makers(drawn.labels, row, _MAX_CASTS):
+        if plain_name(each.function) not in _CASTS or not each.inputs:
+            break
+        forms.add(each.inputs[0].tensor)
+    return not known or not known.isdisjoint(forms)
+
+
+_CASTS = frozenset({"long", "int", "float", "double", "to", "bool", "squeeze", "view", "flatten", "clone", "round"})
+_MAX_CASTS = 6

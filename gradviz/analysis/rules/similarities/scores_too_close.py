@@ -91,7 +91,9 @@ class ScoresTooClose(Rule):
             symptom="grad_wrong",
             why=f"the softmax of scores so close to each other is nearly uniform: the loss cannot fall below "
             f"{best:.3g}, and chance is {log(classes):.3g}",
-            fix="divide cosines by a temperature below 1, such as 0.07; do not multiply them by it",
+            fix="divide cosines by a temperature below 1, such as 0.07; do not multiply them by it"
+            if factor <= 1
+            else f"divide cosines by a smaller temperature than {1 / factor:.3g}, such as 0.07",
             location=location,
             symptom_location=loss,
             evidence={"factor": factor, "classes": classes},

@@ -45,7 +45,9 @@ _BOXES = re.compile(r"box|(?:^|[^a-z])(?:bbs?|xyxy|cxcywh|xywh|rects?)(?:$|[^a-z
 _POINTS = re.compile(
     r"keypoint|key_point|kpt|kps|landmark|joints|(?:^|[^a-z])(?:points?|pts)(?:$|[^a-z])", re.IGNORECASE
 )
-_OTHERS = re.compile(r"size|label|class|area|count|score|(?:^|_)(?:wh|w|h)(?:$|_)", re.IGNORECASE)
+_OTHERS = re.compile(
+    r"size|dim|extent|depth|volume|label|class|area|count|score|(?:^|_)(?:wh|w|h)(?:$|_)", re.IGNORECASE
+)
 
 
 def flipped_alone(tree: SourceTree) -> Iterator[FlippedAlone]:

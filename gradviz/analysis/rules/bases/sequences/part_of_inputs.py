@@ -172,7 +172,9 @@ def _indexed(call: Call, given: Shape, made: Shape) -> Slice | None:
     numbers = {place: value for place, value in call.scalars.items() if type(value) is int}
     if len(made) == len(given):
         changed = [axis for axis, pair in enumerate(zip(given, made, strict=True)) if pair[0] != pair[1]]
-        if len(changed) != 1 or any(place.endswith(".step") for place in numbers):
+        # Of a list of places, x[:, [0, 1, 3]], no number is known: they may be any, in any order.
+        is_slice = any(place.endswith((".start", ".stop")) for place in numbers)
+        if len(changed) != 1 or not is_slice or any(place.endswith(".step") for place in numbers):
             return None
         begin = next((value for place, value in numbers.items() if place.endswith(f"[{changed[0]}].start")), 0)
         if changed[0] == 0:

@@ -7,20 +7,24 @@
 ... for epoch, rate in enumerate([0.1, 0.01]):
 ...     learn(data)
 ... for task in range(9):
-...     learn(data[task])'''.splitlines(), start=1)))
->>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line)] for line in (2, 4, 6, 8)]
-[[True], [False], [False], [True]]
+...     learn(data[task])
+... for stage in range(9):
+...     learn(data)'''.splitlines(), start=1)))
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line)] for line in (2, 4, 6, 8, 10)]
+[[True], [False], [False], [True], [True]]
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name, last_name, tree_of
 
+_THINGS = re.compile(r"(task|domain|stage|phase|round|rnd|cycle|session|experience|client)(_?(id|idx|index|number|i))?")
 _COUNTS = frozenset({"range", "trange", "count", "arange", "linspace", "logspace"})
 _WRAP = frozenset({"enumerate", "tqdm", "zip", "list", "reversed", "track", "iter"})
 _DEEP = 2
@@ -29,14 +33,15 @@ _LITERALS = (ast.List, ast.Tuple, ast.Set)
 
 def is_made_for_each_thing(case: Case, call: int) -> bool:
     """Whether only one loop repeats a call, in its function or in those that called it, and goes through things of
-    which each may need its own: not through epochs, nor through numbers."""
-    found = list[tuple[SourceTree, Loop]]()
+    which each may need its own: not through epochs, nor through numbers. Or whether none does: then lines of the
+    program call it one after the other."""
+    found, is_known = list[tuple[SourceTree, Loop]](), False
     for line in callers(case.dataflow, call):
         lines = case.capture.sources.get(line.file, {})
         if line.line in lines:
-            tree = tree_of(lines)
+            tree, is_known = tree_of(lines), True
             found += [(tree, loop) for loop in loops_at(tree, line.line)]
-    return len(found) == 1 and goes_through_things(*found[0])
+    return goes_through_things(*found[0]) if len(found) == 1 else is_known and not found
 
 
 def loops_at(tree: SourceTree, line: int) -> list[Loop]:
@@ -47,11 +52,12 @@ def loops_at(tree: SourceTree, line: int) -> list[Loop]:
 
 
 def goes_through_things(tree: SourceTree, loop: Loop) -> bool:
-    """Whether a loop has a variable that stands for something else than a number, or numbers what is taken."""
+    """Whether a loop has a variable that stands for something else than a number, numbers what is taken, or has the
+    name of a part of a training with data of its own."""
     if isinstance(loop, ast.While):
         return False
     over = list(_gone_through(tree, loop.iter, _DEEP))
-    if _chooses_data(tree, loop):
+    if _chooses_data(tree, loop) or any(_THINGS.fullmatch(last_name(each)) for each in ast.walk(loop.target)):
         return True
     are_settings = not any(map(_are_numbers, over)) or _computes_with_it(tree, loop)
     return are_settings and not any(called_name(each) in _COUNTS for each in over)
