@@ -32,10 +32,10 @@ class WrongAxis(Rule):
     over another one, also by ``bmm()`` row by row, a divergence of scores of which a ``cross_entropy`` or an ``argmax``
     takes the classes along another axis. And vectors that ``normalize()`` scales over the first axis, before products
     over the last one that should be cosines. A softmax over one axis of a map, of which sums over both axes are taken
-    as its margins: the sum over its own axis is 1 everywhere, whatever the map. Also ``logsumexp()`` of scores over the samples, beside one
-    score of each that ``gather()`` takes along another axis. And a softmax over the samples of an evaluation, of which
-    ``argmax()`` chooses among the classes what is compared with labels. Likewise a table of log-probabilities of the
-    next state that the forward recursion of a hidden Markov model sums over its own axis.
+    as its margins: the sum over its own axis is 1 everywhere, whatever the map. Also ``logsumexp()`` of scores over the
+    samples, beside one score of each that ``gather()`` takes along another axis. And a softmax over the samples of an
+    evaluation, of which ``argmax()`` chooses among the classes what is compared with labels. Likewise a table of
+    log-probabilities of the next state that the forward recursion of a hidden Markov model sums over its own axis.
 
     Why it matters
     --------------
