@@ -44,6 +44,7 @@ from gradviz.analysis.rules.densities.unreachable_entropy import UnreachableEntr
 from gradviz.analysis.rules.detections.boxes_not_flipped import BoxesNotFlipped
 from gradviz.analysis.rules.detections.corners_not_exchanged import CornersNotExchanged
 from gradviz.analysis.rules.detections.focal_factor_of_one_class import FocalFactorOfOneClass
+from gradviz.analysis.rules.detections.restored_in_other_order import RestoredInOtherOrder
 from gradviz.analysis.rules.detections.sides_not_exchanged import SidesNotExchanged
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
 from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
@@ -749,6 +750,7 @@ RULES: tuple[type[Rule], ...] = (
     RepeatedBeforeSplit,
     BoxesNotFlipped,
     CopyChanged,
+    RestoredInOtherOrder,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV992": (
+        (
+            "multiply by the sizes in the order of the division: [64, 32, 64, 32]",
+            (("torch.tensor([32.0, 64.0, 32.0, 64.0])", "torch.tensor([64.0, 32.0, 64.0, 32.0])"),),
+        ),
+    ),
     "GV990": (("write the result back: scores[users] = -", (("scores[users].fill_(-1e9)", "scores[users] = -1e9"),)),),
     "GV975": (
         (
