@@ -112,6 +112,7 @@ from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.initial_values.average_of_the_start import AverageOfTheStart
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
 from gradviz.analysis.rules.initial_values.members_are_alike import MembersAreAlike
+from gradviz.analysis.rules.initial_values.model_made_anew import ModelMadeAnew
 from gradviz.analysis.rules.initial_values.new_layer_stays_random import NewLayerStaysRandom
 from gradviz.analysis.rules.initial_values.new_rows_stay_random import NewRowsStayRandom
 from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
@@ -726,6 +727,7 @@ RULES: tuple[type[Rule], ...] = (
     NewRowsStayRandom,
     SameHalfKept,
     JudgedAsAnother,
+    ModelMadeAnew,
     AverageOfOneState,
     MembersAreAlike,
     ArgumentNeverRead,

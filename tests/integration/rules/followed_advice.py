@@ -54,6 +54,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV950": (
+        (
+            "make the model and its optimizer once, before the loop over epochs",
+            (
+                (
+                    "for epoch in range(4):\n    model = torch.nn.Linear(4, 1)\n"
+                    "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n",
+                    "model = torch.nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                    "for epoch in range(4):\n",
+                ),
+            ),
+        ),
+    ),
     "GV963": (("divide by the number of samples", (("right / len(loader)", "right / len(loader.dataset)"),)),),
     "GV962": (("take the smallest distances", (("topk(3, dim=1)", "topk(3, dim=1, largest=False)"),)),),
     "GV961": (
