@@ -54,6 +54,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV954": (
+        (
+            "if self.training: in a module",
+            (("        x = x + 0.3", "        if self.training:\n            x = x + 0.3"),),
+        ),
+    ),
     "GV950": (
         (
             "make the model and its optimizer once, before the loop over epochs",
