@@ -54,6 +54,17 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV957": (
+        (
+            'scores[train_users, train_items] = float("-inf")',
+            (
+                (
+                    "    best = scores",
+                    '    scores[train[:, 0], train[:, 1]] = float("-inf")\n    best = scores',
+                ),
+            ),
+        ),
+    ),
     "GV954": (
         (
             "if self.training: in a module",

@@ -104,7 +104,7 @@ class ChangedAtRandom(Rule):
 
     def _finding(self, flow: Dataflow, change: _Change) -> Finding:
         location, merged = two_lines(flow, change.row, change.merged)
-        drawn, is_mask = flow.log.calls[change.row], plain_name(flow.log.calls[change.merged].function) != "add"
+        drawn, is_mask = flow.log.calls[change.row], plain_name(flow.log.calls[change.merged].function) not in _ADD
         return self.finding(
             f"{call_words(drawn)} {'hides values' if is_mask else 'adds noise'} where the model is scored, too"
             f"{at_line(merged)}: the line runs in training and in evaluation",
