@@ -144,6 +144,7 @@ from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
 from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
 from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
+from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
 from gradviz.analysis.rules.measures.seen_items_ranked import SeenItemsRanked
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
@@ -737,6 +738,7 @@ RULES: tuple[type[Rule], ...] = (
     FittedOnEachPart,
     ValuesAsClasses,
     SeenItemsRanked,
+    MeanOfRatios,
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,

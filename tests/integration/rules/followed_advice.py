@@ -54,6 +54,17 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV958": (
+        (
+            "divide them once, behind the loop",
+            (
+                ("total = 0\n", "hits = positives = 0\n"),
+                ("        hits = (p", "        hits += (p"),
+                ("        total += hits / y[rows].sum().clamp(min=1)", "        positives += y[rows].sum()"),
+                ("total / 6", "hits / positives"),
+            ),
+        ),
+    ),
     "GV957": (
         (
             'scores[train_users, train_items] = float("-inf")',
