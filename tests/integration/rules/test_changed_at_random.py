@@ -55,8 +55,8 @@ def test_noise_that_a_function_adds(tmp_path: Path) -> None:
     script = PROGRAM.format(
         forward=PLAIN,
         loss="F.cross_entropy(model(augmented(x[i : i + 20])), y[i : i + 20])",
-        score="print(F.cross_entropy(model(augmented(x[80:])), y[80:]).item())",
-    ).replace("model = Net()", "def augmented(x):\n    return x + torch.randn_like(x) / 5  # HERE\nmodel = Net()")
+        score="print(F.cross_entropy(model(augmented(x[80:])), y[80:]).item())  # HERE",
+    ).replace("model = Net()", "def augmented(x):\n    return x + torch.randn_like(x) / 5\nmodel = Net()")
     assert_first_alarm(script, CAUSE, tmp_path)
 
 
@@ -168,4 +168,104 @@ def views(x):
 for epoch
 """
     script = PROGRAM.format(forward=PLAIN, loss=loss, score=score).replace("\nfor epoch", helpers.rstrip(), 1)
+    assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}
+
+
+PICTURES = (
+    HEAD
+    + """
+import random
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+pictures, labels = torch.rand(96, 1, 10, 10), torch.randint(0, 2, (96,))
+def augment(x):
+    if torch.rand(1).item() < 0.5:
+        x = x.flip(-1)
+    top, left = random.randint(0, 4), random.randint(0, 4)
+    x = F.pad(x, (2, 2, 2, 2))
+    return x[:, :, top : top + 10, left : left + 10]
+class Pictures(Dataset):
+    def __init__(self, x, y, is_training=True):
+        self.x, self.y, self.is_training = x, y, is_training
+    def __len__(self):
+        return len(self.x)
+    def __getitem__(self, i):
+        x = self.x[i]
+        {item}
+        return x, self.y[i]
+train, held_out = {parts}
+train, held_out = DataLoader(train, 16, shuffle=True), DataLoader(held_out, 16)
+model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(256, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+def run(loader, is_training):
+    right = 0
+    for x, y in loader:
+        {batch}
+        with torch.set_grad_enabled(is_training):
+            scores = {scores}
+            loss = F.cross_entropy(scores, y)
+        if is_training:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        right += (scores.argmax(1) == y).sum().item()
+    return right / len(loader.dataset)
+for epoch in range(4):
+    print(run(train, True), run(held_out, False))
+"""
+)
+PLAIN_PARTS = "TensorDataset(pictures[:64], labels[:64]), TensorDataset(pictures[64:], labels[64:])"
+PARTS = "Pictures(pictures[:64], labels[:64]), Pictures(pictures[64:], labels[64:])"
+FLIP = "if random.random() < 0.5:\n            x = x.flip(-1)"
+
+
+@pytest.mark.parametrize(
+    ("item", "parts", "batch"),
+    [
+        ("pass", PLAIN_PARTS, "x = augment(x)  # HERE"),
+        (FLIP + "  # HERE", PARTS, "pass"),
+        ("x = torch.roll(x, random.randint(-2, 2), dims=1)  # HERE", PARTS, "pass"),
+    ],
+)
+def test_augmented_in_evaluation(item: str, parts: str, batch: str, tmp_path: Path) -> None:
+    script = PICTURES.format(item=item, parts=parts, batch=batch, scores="model(x)")
+    assert_first_alarm(script, CAUSE, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("item", "parts", "batch", "scores"),
+    [
+        ("pass", PLAIN_PARTS, "x = augment(x) if is_training else x", "model(x)"),
+        (FLIP.replace("if ", "if self.is_training and "), PARTS.replace("[64:])", "[64:], False)"), "pass", "model(x)"),
+        # Averaged over several views.
+        ("pass", PLAIN_PARTS, "pass", "sum(model(augment(x)) for _ in range(4)) / 4"),
+        # The same order for all, no draw.
+        ("pass", PLAIN_PARTS, "x = x.flip(-1)", "model(x)"),
+    ],
+)
+def test_augmentation_that_is_right(item: str, parts: str, batch: str, scores: str, tmp_path: Path) -> None:
+    script = PICTURES.format(item=item, parts=parts, batch=batch, scores=scores)
+    assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}
+
+
+def test_windows_of_a_long_series(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+series = torch.randint(0, 20, (400,))
+model = nn.Sequential(nn.Embedding(20, 16), nn.Linear(16, 20))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def batch(part):
+    starts = [torch.randint(len(part) - 9, (1,)).item() for _ in range(8)]
+    return torch.stack([part[i : i + 8] for i in starts]), torch.stack([part[i + 1 : i + 9] for i in starts])
+for step in range(6):
+    x, y = batch(series[:300])
+    loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        x, y = batch(series[300:])
+        print(F.cross_entropy(model(x).flatten(0, 1), y.flatten()).item())
+"""
+    )
     assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}

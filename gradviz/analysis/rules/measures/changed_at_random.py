@@ -14,13 +14,17 @@ from gradviz.analysis.dataflow.call_words import (
     at_line,
     call_words,
     calls_named,
+    class_of,
+    line_in_function_of,
     location_of_call,
     plain_name,
-    two_lines,
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.evaluations.random_transforms import TRANSFORMS, random_transforms
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Scalar
 
@@ -32,8 +36,9 @@ class ChangedAtRandom(Rule):
     -------------
     A line that adds normal noise to values, or hides some of them with a random mask, in training and also where
     gradients are off and the results are compared with targets, where each input comes once and the model never runs
-    without it. Noise whose size a network returns, as in a variational autoencoder, is left alone; so is noise that a
-    loss reads, as in diffusion, what a network should restore, and what is averaged over several draws.
+    without it. Also a line that flips, turns or cuts out samples by drawn numbers. Noise whose size a network returns,
+    as in a variational autoencoder, is left alone; so is noise that a loss reads, as in diffusion, what a network
+    should restore, and what is averaged over several draws.
 
     Why it matters
     --------------
@@ -101,18 +106,39 @@ class ChangedAtRandom(Rule):
             scored = _scored(case, changes)
             if scored is not None:
                 yield self._finding(flow, scored)
+        for file, tree in own_files(case) if case.histories.reached_by else ():
+            ran = LinesThatRan(flow, file)
+            for number, by_chance in random_transforms(tree).items():
+                scored = _scored(case, _transforms(flow, ran, Location(file, number)), by_chance=by_chance)
+                if scored is not None:
+                    yield self._of_transform(flow, scored)
+                    break
 
-    def _finding(self, flow: Dataflow, change: _Change) -> Finding:
-        location, merged = two_lines(flow, change.row, change.merged)
+    def _of_transform(self, flow: Dataflow, scored: _Mode) -> Finding:
+        words = call_words(flow.log.calls[scored.change.row])
+        location, changed = _line_to_edit(flow, scored), location_of_call(flow, scored.change.row)
+        return self.finding(
+            f"{'a random cut' if words == 'getitem()' else words} changes samples at random where the model is scored, "
+            "too: the line runs in training and in evaluation",
+            symptom="none",
+            why="an augmentation is for training: the score depends on what is drawn, and is another one each time",
+            fix="do it in training only, by a flag: if self.augment and ..., or a call in the loop that trains",
+            location=location,
+            symptom_location=changed if changed != location else None,
+        )
+
+    def _finding(self, flow: Dataflow, scored: _Mode) -> Finding:
+        change = scored.change
+        location, merged = _line_to_edit(flow, scored), location_of_call(flow, change.merged)
         drawn, is_mask = flow.log.calls[change.row], plain_name(flow.log.calls[change.merged].function) not in _ADD
         return self.finding(
             f"{call_words(drawn)} {'hides values' if is_mask else 'adds noise'} where the model is scored, too"
-            f"{at_line(merged)}: the line runs in training and in evaluation",
+            f"{at_line(merged if merged != location else None)}: the line runs in training and in evaluation",
             symptom="none",
             why="the score is worse than the model is, and another one each time; eval() does not switch this off",
             fix="do it in training only: if self.training: in a module, else a flag, or a call in the loop that trains",
             location=location,
-            symptom_location=merged,
+            symptom_location=merged if merged != location else None,
         )
 
 
@@ -131,6 +157,7 @@ _SCORES = frozenset({
 })  # fmt: skip
 _MAX_STEPS = 6
 _MAX_CHANGES = 12
+_MAX_LOOKS = 60
 
 
 class _Change(Struct, frozen=True):
@@ -144,6 +171,29 @@ class _Change(Struct, frozen=True):
     result: int = -1
     scalars: tuple[Scalar, ...] = ()
     """The numbers with which the draw is scaled or compared."""
+
+
+def _line_to_edit(flow: Dataflow, scored: _Mode) -> Location | None:
+    """The line of a module or a data set that changes its input; else the one where the evaluation asks for it."""
+    line = flow.line_of(scored.change.row)
+    if line is not None and not class_of(line):
+        line = line_in_function_of(flow, scored.change.row, scored.layer)
+    return location_of_line(line)
+
+
+def _transforms(flow: Dataflow, ran: LinesThatRan, line: Location) -> list[_Change]:
+    """The calls of a line that turn, shift or cut out what was taken of the data a moment before."""
+    found = list[_Change]()
+    for row in ran.rows_in(line.line, line.line):
+        call = flow.log.calls[row]
+        if plain_name(call.function) not in TRANSFORMS or location_of_call(flow, row) != line or not call.inputs:
+            continue
+        given = call.inputs[0]
+        made = flow.newest_producer(given.tensor, row)
+        is_new = made is not None and made > (flow.backward_before(row) or -1)
+        if is_new and len(call.outputs) == 1 and not given.requires_grad and len(shape_of(flow, given.tensor)) > 1:
+            found.append(_Change(row, row, given.tensor, call.outputs[0].tensor))
+    return found
 
 
 def _merged(flow: Dataflow, row: int) -> tuple[int, int, int, tuple[Scalar, ...]] | tuple[()]:
@@ -188,35 +238,49 @@ def _is_of_one_share(flow: Dataflow, call: Call, row: int) -> bool:
     return made is not None and plain_name(made[1].function) in _FULL
 
 
-def _scored(case: Case, changes: list[_Change]) -> _Change | None:
+def _scored(case: Case, changes: list[_Change], *, by_chance: bool = False) -> _Mode | None:
     """One of the changes of a line that runs where a model is scored, if the line is meant for training."""
-    flow, histories = case.dataflow, case.histories
-    known = [each for each in changes if each.merged >= 0]
-    if len(known) < len(changes):
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    if any(each.merged < 0 for each in changes) or len({each.scalars for each in changes}) > 1:
         return None
-    trains = [each for each in known if flow.log.calls[each.merged].grad_mode == "enabled"][:_MAX_CHANGES]
-    scores = [each for each in known if flow.log.calls[each.merged].grad_mode != "enabled"]
-    if not scores or len({each.scalars for each in known}) > 1:
+    modes = list(_modes(case, changes[:: 1 + len(changes) // _MAX_LOOKS]))
+    trains = [each.change for each in modes if each.is_training][:_MAX_CHANGES]
+    scores = [each for each in modes if not each.is_training][:_MAX_CHANGES]
+    if not scores or not trains or _are_repeated(flow, changes):
         return None
-    if not trains or not all(_goes_into_loss(case, each) and _is_only_changed(flow, each) for each in trains):
+    if not all(_goes_into_loss(case, each) and _is_only_changed(flow, each) for each in trains):
         return None
-    if _are_repeated(flow, trains) or _are_repeated(flow, scores):
-        return None
-    looked_at = scores[:_MAX_CHANGES]
-    below = [_below(flow, each) for each in looked_at]
-    if any(_is_drawn_anew(flow, each) for each in looked_at):
-        return None
-    calls, found = flow.log.calls, None
-    for change, rows in zip(looked_at, below, strict=True):
-        if any(calls[row].live_inputs and calls[row].grad_mode == "enabled" for row in rows):
+    found, merged = None, {(_path(flow, each), each.merged) for each in changes}
+    for each in scores:
+        if any(calls[row].live_inputs and calls[row].grad_mode == "enabled" for row in each.below):
             return None  # A loss takes what comes of it: a target.
-        layers = [row for row in rows if any(use.tensor in histories.reached for use in calls[row].inputs)]
-        is_compared = any(plain_name(calls[row].function) in _SCORES for row in rows if row > max(layers, default=-1))
-        if not layers or any(each.merged in rows for each in looked_at if _path(flow, each) == _path(flow, change)):
+        if _is_drawn_anew(flow, each.change) or any((_path(flow, each.change), row) in merged for row in each.below):
             return None
-        if is_compared:
-            found = found or change
-    return found if found is not None and not _runs_without(case, looked_at, below) else None
+        if any(plain_name(calls[row].function) in _SCORES for row in each.below if row > each.layer):
+            found = found or each
+    is_always = by_chance or not _runs_without(case, scores)
+    return found if is_always else None
+
+
+class _Mode(Struct, frozen=True):
+    """A change with what is computed of it until the next backward."""
+
+    change: _Change
+    below: tuple[int, ...]
+    layer: int
+    """The last call that takes something trained."""
+    is_training: bool
+
+
+def _modes(case: Case, changes: list[_Change]) -> Iterator[_Mode]:
+    """The changes that layers take, each with whether a gradient will come of it."""
+    calls, trained = case.dataflow.log.calls, case.histories.reached
+    for each in changes:
+        below = _below(case.dataflow, each)
+        layers = [row for row in below if any(use.tensor in trained for use in calls[row].inputs)]
+        if layers:
+            is_live = any(use.requires_grad for use in calls[layers[0]].outputs)
+            yield _Mode(each, below, layers[-1], is_live)
 
 
 def _below(flow: Dataflow, change: _Change) -> tuple[int, ...]:
@@ -298,13 +362,12 @@ def _is_drawn_anew(flow: Dataflow, change: _Change) -> bool:
     return False
 
 
-def _runs_without(case: Case, changes: list[_Change], below: list[tuple[int, ...]]) -> bool:
+def _runs_without(case: Case, scores: list[_Mode]) -> bool:
     """Whether the layers that take what is changed also run without the change where the model is scored."""
     flow, calls = case.dataflow, case.dataflow.log.calls
-    seen = {row for rows in below for row in rows}
-    end = flow.next_of_kind("backward", changes[-1].merged)
-    trained = case.histories.reached
-    used = {use.tensor for row in seen for use in calls[row].inputs if use.tensor in trained}
+    seen = {row for each in scores for row in each.below}
+    end = flow.next_of_kind("backward", scores[-1].change.merged)
+    used = {use.tensor for row in seen for use in calls[row].inputs if use.tensor in case.histories.reached}
     rows = {row for tensor in used for row in flow.users(tensor) if row < end and row not in seen}
     scoring = (calls[row] for row in rows if calls[row].grad_mode != "enabled" and calls[row].kind == "operation")
     return any(call.outputs and not call.changed and plain_name(call.function) not in _READ for call in scoring)
