@@ -77,6 +77,7 @@ from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
 from gradviz.analysis.rules.features.ids_in_two_bytes import IdsInTwoBytes
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
 from gradviz.analysis.rules.features.mask_token_overwritten import MaskTokenOverwritten
+from gradviz.analysis.rules.features.missing_as_numbers import MissingAsNumbers
 from gradviz.analysis.rules.features.padding_in_statistics import PaddingInStatistics
 from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
@@ -739,6 +740,7 @@ RULES: tuple[type[Rule], ...] = (
     ValuesAsClasses,
     SeenItemsRanked,
     MeanOfRatios,
+    MissingAsNumbers,
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,

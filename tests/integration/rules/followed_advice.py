@@ -54,6 +54,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV959": (
+        (
+            "compute both of the known values alone",
+            (
+                (
+                    "x = (x - x.mean(0)) / x.std(0)\n",
+                    "known = x != -999\nmean = (x * known).sum(0) / known.sum(0)\n"
+                    "std = (((x - mean) * known).square().sum(0) / known.sum(0)).sqrt()\n"
+                    "x = torch.where(known, (x - mean) / std, 0.0)\n",
+                ),
+            ),
+        ),
+    ),
     "GV958": (
         (
             "divide them once, behind the loop",
