@@ -28,6 +28,15 @@ def roc_auc_of(y, scores):
 class metrics:
     f1_score = staticmethod(lambda y, p: f1_of(torch.tensor(p), torch.tensor(y)))
     roc_auc_score = staticmethod(lambda y, p: float(np.mean(p[y == 1].mean() > p[y == 0])))
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+    def update(self, value, number=1):
+        self.sum += value * number
+        self.count += number
+    @property
+    def average(self):
+        return self.sum / self.count
 def score(loader):
     model.eval()
     with torch.no_grad():
@@ -74,6 +83,17 @@ for epoch in range(3):
             hits = torch.logical_and(p, yb == 1).sum()
             precision += torch.div(hits, p.sum().clamp(min=1))  # HERE
         print(precision / 4)""",
+        """sums = {"loss": 0.0, "f1": 0.0}
+        for xb, yb in loader:
+            scores = model(xb)
+            sums["loss"] += F.cross_entropy(scores, yb).item()
+            sums["f1"] += f1_of(scores.argmax(1), yb)  # HERE
+        print({name: value / len(loader) for name, value in sums.items()})""",
+        "print(np.mean([f1_of(model(xb).argmax(1), yb) for xb, yb in loader]))  # HERE",
+        """meter = Meter()
+        for xb, yb in loader:
+            meter.update(f1_of(model(xb).argmax(1), yb), len(yb))  # HERE
+        print(meter.average)""",
     ],
 )
 def test_ratios_of_batches(score: str, tmp_path: Path) -> None:
@@ -101,6 +121,11 @@ def test_ratios_of_batches(score: str, tmp_path: Path) -> None:
             total += (model(xb).argmax(1) == yb).sum().item() / len(yb)
             loss += F.cross_entropy(model(xb), yb).item()
         print(total / len(loader), loss / len(loader))""",
+        """meter = Meter()
+        for xb, yb in loader:
+            meter.update((model(xb).argmax(1) == yb).float().mean().item(), len(yb))
+        print(meter.average)""",
+        "print(np.mean([F.cross_entropy(model(xb), yb).item() for xb, yb in loader]))",
         # Means over models, users, classes and thresholds.
         """values = []
         for net in (model, copy.deepcopy(model)):

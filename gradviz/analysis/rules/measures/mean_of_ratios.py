@@ -15,7 +15,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.loops.ratios_over_batches import RatioOverBatches, ratios_over_batches
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
 
 
 class MeanOfRatios(Rule):
@@ -81,7 +81,7 @@ class MeanOfRatios(Rule):
         for file, tree in own_files(case) if case.histories.reached_by else ():
             ran = LinesThatRan(case.dataflow, file)
             for found in ratios_over_batches(tree):
-                loop = Location(file, found.loop.lineno)
+                loop = Location(file, found.first)
                 if loop not in told and _goes_over_batches(case, tree, ran, found) and _scores(case, ran, found):
                     told.add(loop)
                     yield self._finding(file, found)
@@ -112,14 +112,14 @@ _COUNTED = frozenset({"and", "logical_and", "bitwise_and", "sum", "numpy"})
 
 def _goes_over_batches(case: Case, tree: SourceTree, ran: LinesThatRan, found: RatioOverBatches) -> bool:
     """Whether a loop goes over parts of the data that only their size makes: those of a loader, or slices."""
-    flow, loop = case.dataflow, found.loop
+    flow, over = case.dataflow, found.over
     joined = [
         shape_of(flow, flow.log.calls[row].outputs[0].tensor)
-        for row in ran.rows_in(loop.iter.lineno, loop.iter.end_lineno or loop.iter.lineno)
+        for row in ran.rows_in(over.lineno, last_line(over))
         if plain_name(flow.log.calls[row].function) == "stack" and flow.log.calls[row].outputs
     ]
     sizes = [shape[0] for shape in joined if shape]
-    return max(sizes, default=0) > 1 or _is_cut(tree, loop.iter, _DEEP)
+    return max(sizes, default=0) > 1 or _is_cut(tree, over, _DEEP)
 
 
 def _is_cut(tree: SourceTree, value: ast.expr, deep: int) -> bool:
@@ -135,8 +135,7 @@ def _is_cut(tree: SourceTree, value: ast.expr, deep: int) -> bool:
 
 def _scores(case: Case, ran: LinesThatRan, found: RatioOverBatches) -> bool:
     """Whether a trained model runs twice or more in a loop, without a backward, and single samples are counted."""
-    flow, loop = case.dataflow, found.loop
-    rows = ran.rows_in(loop.body[0].lineno, loop.end_lineno or loop.lineno)
+    flow, rows = case.dataflow, ran.rows_in(found.first, found.last)
     calls = [flow.log.calls[row] for row in rows]
     runs = Counter(
         (flow.backward_before(row), use.tensor)

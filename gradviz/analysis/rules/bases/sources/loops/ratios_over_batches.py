@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, Key, SourceTree, called_name
 
 _METRICS = frozenset({
     "f1_score", "fbeta_score", "precision_score", "recall_score", "roc_auc_score", "average_precision_score",
@@ -31,6 +31,7 @@ _METRICS = frozenset({
 """Functions of scikit-learn, torchmetrics and torcheval whose result for all samples is no mean of those for parts."""
 _COUNTS = frozenset({"sum", "count_nonzero"})
 _BOTH_TRUE = frozenset({"logical_and", "bitwise_and", "mul", "multiply", "minimum"})
+_COLLECT = frozenset({"append", "update", "add"})
 _DIVIDE = frozenset({"div", "divide", "true_divide"})
 _MEANS = frozenset({"mean", "fmean", "average", "nanmean"})
 _DEEP = 5
@@ -44,7 +45,11 @@ class RatioOverBatches(Struct, frozen=True):
     added: int
     averaged: int
     """The lines that add one of them, and that divide by how many there are."""
-    loop: ast.For
+    over: ast.expr
+    """What the loop goes over."""
+    first: int
+    last: int
+    """The lines of each round."""
     metric: str
     """What is computed, if a library's function does; else ""."""
 
@@ -56,15 +61,35 @@ class RatioOverBatches(Struct, frozen=True):
 def ratios_over_batches(tree: SourceTree) -> Iterator[RatioOverBatches]:
     """Those of each loop, in the order of the source."""
     for node in tree.nodes:
+        if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+            yield from _in_comprehension(tree, node)
         target, value = _collected(node)
-        key = None if target is None else tree.key_of(target)
+        key = None if target is None else _key(tree, target)
         loop = next(tree.loops_around(node), None) if key is not None else None
-        if value is None or key is None or not isinstance(loop, ast.For):
+        if target is None or value is None or key is None or not isinstance(loop, ast.For):
             continue
         found = _ratio_in(tree, value, _DEEP)
-        averaged = None if found is None else _line_of_mean(tree, key, loop)
-        if found is not None and averaged is not None and target is not None:
-            yield RatioOverBatches(ast.unparse(target), value.lineno, averaged, loop, found)
+        averaged = None if found is None else _line_of_mean(tree, key, loop) or _line_of_meter(tree, node, key)
+        if found is not None and averaged is not None:
+            last = loop.end_lineno or loop.lineno
+            name = ast.unparse(target)
+            yield RatioOverBatches(name, value.lineno, averaged, loop.iter, loop.body[0].lineno, last, found)
+
+
+def _in_comprehension(tree: SourceTree, node: ast.ListComp | ast.GeneratorExp) -> Iterator[RatioOverBatches]:
+    """The mean of ``[f1(model(x), y) for x, y in loader]``."""
+    around = tree.parent(node)
+    found = _ratio_in(tree, node.elt, _DEEP) if called_name(around or node) in _MEANS else None
+    if found is not None:
+        last = node.end_lineno or node.lineno
+        yield RatioOverBatches(
+            "a list", node.elt.lineno, node.lineno, node.generators[0].iter, node.lineno, last, found
+        )
+
+
+def _key(tree: SourceTree, target: ast.expr) -> Key | None:
+    """The variable that holds a sum, perhaps among others: ``sums["f1"]``."""
+    return tree.key_of(target.value if isinstance(target, ast.Subscript) else target)
 
 
 def _collected(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
@@ -76,8 +101,8 @@ def _collected(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
         sides = [node.value.left, node.value.right]
         others = [each for each in sides if ast.unparse(each) != ast.unparse(target)]
         return (target, others[0]) if len(others) == 1 else (None, None)
-    if isinstance(node, ast.Call) and called_name(node) == "append" and isinstance(node.func, ast.Attribute):
-        return node.func.value, node.args[0] if len(node.args) == 1 else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COLLECT and node.args:
+        return node.func.value, node.args[0]
     return None, None
 
 
@@ -86,12 +111,32 @@ def _line_of_mean(tree: SourceTree, key: Key, loop: ast.For) -> int | None:
     for node in tree.nodes:
         if getattr(node, "lineno", 0) <= (loop.end_lineno or 0):
             continue
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _reads(tree, node.left, key):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _divides(tree, node, key):
             return node.lineno
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and tree.key_of(node.target) == key:
             return node.lineno
         if isinstance(node, ast.Call) and called_name(node) in _MEANS and _reads(tree, node, key):
             return node.lineno
+    return None
+
+
+def _divides(tree: SourceTree, node: ast.BinOp, key: Key) -> bool:
+    """Whether a variable is divided, or each value of it in a comprehension."""
+    around = (each for each in tree.around(node) if isinstance(each, COMPREHENSIONS))
+    over = [generator.iter for each in around for generator in each.generators]
+    return any(_reads(tree, each, key) for each in (node.left, *over))
+
+
+def _line_of_meter(tree: SourceTree, node: ast.AST, key: Key) -> int | None:
+    """The line in the class of an object that collects values which divides their sum."""
+    if not isinstance(node, ast.Call) or called_name(node) == "append":
+        return None
+    made = {called_name(value) for target, value in tree.assignments if tree.key_of(target) == key}
+    for kind in tree.nodes:
+        if isinstance(kind, ast.ClassDef) and kind.name in made:
+            parts = (each for each in ast.walk(kind) if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))
+            own = (each for each in parts if ast.unparse(each.left).startswith("self."))
+            return next((each.lineno for each in own if ast.unparse(each.right).startswith("self.")), None)
     return None
 
 
