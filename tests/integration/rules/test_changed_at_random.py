@@ -10,6 +10,7 @@ CAUSE = "changed_at_random"
 PROGRAM = (
     HEAD
     + """
+import numpy as np
 x = torch.randn(120, 6)
 y = (x[:, :2].sum(1) > 0).long()
 class Net(nn.Module):
@@ -43,6 +44,8 @@ PLAIN = "return self.head(torch.relu(self.layer(x)))"
         "x = x + 0.3 * torch.randn_like(x)  # HERE\n        " + PLAIN,
         "noise = torch.randn(x.shape)  # HERE\n        x = x + noise * 0.1\n        " + PLAIN,
         "keep = torch.rand(x.shape) > 0.2  # HERE\n        x = x * keep.float() / 0.8\n        " + PLAIN,
+        "x = x.clone()\n        x += torch.normal(0.0, 0.2, size=x.shape)  # HERE\n        " + PLAIN,
+        "x = x + torch.from_numpy(np.random.normal(0, 0.2, x.shape)).float()  # HERE\n        " + PLAIN,
         "x = x.masked_fill(torch.rand_like(x) < 0.1, 0.0)  # HERE\n        " + PLAIN,
         "h = torch.relu(self.layer(x))\n        h = h + torch.randn_like(h) * 0.2  # HERE\n        return self.head(h)",
     ],
@@ -223,6 +226,11 @@ FLIP = "if random.random() < 0.5:\n            x = x.flip(-1)"
     [
         ("pass", PLAIN_PARTS, "x = augment(x)  # HERE"),
         (FLIP + "  # HERE", PARTS, "pass"),
+        (
+            "x = x.clone(); i, j = random.randint(0, 5), random.randint(0, 5)\n        x[0, i : i + 4, j : j + 4] = 0  # HERE",
+            PARTS,
+            "pass",
+        ),
         ("x = torch.roll(x, random.randint(-2, 2), dims=1)  # HERE", PARTS, "pass"),
     ],
 )

@@ -43,6 +43,8 @@ BACK = "\nx = torch.from_numpy(table)"
         ARRAY + "table[np.isnan(table)] = -1\ntable = (table - table[:70].mean(0)) / table[:70].std(0)  # HERE" + BACK,
         ARRAY + "table = np.where(np.isnan(table), -99, table).astype('float32')\nmu = np.mean(table, axis=0)  # HERE\n"
         "sd = np.std(table, axis=0)\ntable = (table - mu) / sd" + BACK,
+        "x[gone] = -999.0\nlow, high = x.amin(0), x.amax(0)  # HERE\nx = (x - low) / (high - low)",
+        "x[gone] = -999.0\ntable = x.numpy()\ntable = (table - table.mean(0)) / table.std(0)  # HERE" + BACK,
         "rows = x.clone()\nrows[gone] = -999.0\nx = torch.tensor(rows.tolist())\n"
         "x = (x - x.mean(0)) / x.std(0)  # HERE",
     ],

@@ -89,7 +89,7 @@ class MissingAsNumbers(Rule):
                 written = location_of_call(flow, filled.row) if filled.row >= 0 else None
                 yield self._of_mean(f"{call_words(flow.log.calls[mean])}", filled.number, location, written)
         for file, tree in own_files(case):
-            for each in filled_and_averaged(tree):
+            for each in filled_and_averaged(tree, _taken_out(flow, file)):
                 location, written = Location(file, each.averaged), Location(file, each.filled)
                 if location not in told:
                     told.add(location)
@@ -131,6 +131,7 @@ _PASS = frozenset({
     "getitem", "stack", "cat", "float", "to", "clone", "unsqueeze", "reshape", "view", "t", "T", "index_select",
     "column_stack", "hstack", "vstack", "split", "double", "narrow", "setitem",
 })  # fmt: skip
+_LEAST = frozenset({"min", "amin", "aminmax"})
 _OBVIOUS = frozenset({-999, -9_999, -99_999, -999_999})
 _CLIPS = frozenset({"lt", "le", "gt", "ge"})
 _MAX_FOLLOWED = 60
@@ -183,9 +184,19 @@ def _is_of_nan(flow: Dataflow, row: int, call: Call) -> bool:
     return made is not None and plain_name(made[1].function) == "isnan"
 
 
+def _taken_out(flow: Dataflow, file: str) -> dict[int, float]:
+    """The lines that take data with such a smallest value out of torch, with that value."""
+    found = dict[int, float]()
+    for row, call in calls_named(flow, ("numpy",)):
+        values, line = flow.values_of(call.inputs[0], row) if call.inputs else None, location_of_call(flow, row)
+        if values is not None and values.minimum in _OBVIOUS and line is not None and line.file == file:
+            found[line.line] = float(values.minimum)
+    return found
+
+
 def _coded(flow: Dataflow) -> Iterator[_Filled]:
     """Data that are averaged and whose smallest value is one that nobody measures."""
-    for row, call in calls_named(flow, WITH_MEANS):
+    for row, call in calls_named(flow, WITH_MEANS | _LEAST):
         values = flow.values_of(call.inputs[0], row) if call.inputs else None
         if values is not None and values.minimum in _OBVIOUS and not call.inputs[0].requires_grad:
             yield _Filled(call.inputs[0].tensor, -1, float(values.minimum))
@@ -204,7 +215,8 @@ def _mean_of_all(case: Case, filled: _Filled) -> int | None:
             followed += 1
             if row >= end or _is_masked(flow, call):
                 continue
-            if name in WITH_MEANS and tensor in data and call.inputs[0].tensor == tensor:
+            is_least = name in _LEAST and filled.number in _OBVIOUS | {-99}
+            if (name in WITH_MEANS or is_least) and tensor in data and call.inputs[0].tensor == tensor:
                 means.update((use.tensor, row) for use in call.outputs)
                 waiting += [(use.tensor, row) for use in call.outputs]
             elif name in _PASS:

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name, names_in, tree_of
 from gradviz.graph.model import CallSite
 
 
@@ -198,13 +198,14 @@ def _loops_at(case: Case, site: CallSite) -> Iterator[tuple[SourceTree, Loop]]:
 
 
 def _is_of_epochs(loop: Loop) -> bool:
-    return isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) and bool(_EPOCH.fullmatch(loop.target.id))
+    names = names_in(loop.test) if isinstance(loop, ast.While) else names_in(loop.target)
+    return any(_EPOCH.fullmatch(each) for each in names)
 
 
 def _counts_epochs(tree: SourceTree, loop: Loop) -> bool:
     """Whether a loop counts epochs up, and its number says nothing of how a model is made or how long it is trained."""
-    if not isinstance(loop, ast.For) or not _is_of_epochs(loop):
-        return False
+    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _is_of_epochs(loop):
+        return isinstance(loop, ast.While) and _is_of_epochs(loop)
     over = loop.iter
     while isinstance(over, ast.Call) and called_name(over) in _WRAP and over.args:
         over = over.args[0]

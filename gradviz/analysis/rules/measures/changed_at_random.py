@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from math import prod
@@ -102,6 +103,9 @@ class ChangedAtRandom(Rule):
             if not any(use.requires_grad for use in call.outputs):
                 line = location_of_call(flow, row)
                 by_line[line, call.function].append(_Change(row, *_merged(flow, row)))
+        for row in _of_numpy(case) if case.histories.reached_by else ():
+            line = location_of_call(flow, row)
+            by_line[line, "numpy"].append(_Change(row, *_merged(flow, row, is_noise=True)))
         for changes in by_line.values():
             scored = _scored(case, changes)
             if scored is not None:
@@ -131,8 +135,9 @@ class ChangedAtRandom(Rule):
         change = scored.change
         location, merged = _line_to_edit(flow, scored), location_of_call(flow, change.merged)
         drawn, is_mask = flow.log.calls[change.row], plain_name(flow.log.calls[change.merged].function) not in _ADD
+        words = call_words(drawn) if plain_name(drawn.function) in _NORMAL | _MASK else "a draw of NumPy"
         return self.finding(
-            f"{call_words(drawn)} {'hides values' if is_mask else 'adds noise'} where the model is scored, too"
+            f"{words} {'hides values' if is_mask else 'adds noise'} where the model is scored, too"
             f"{at_line(merged if merged != location else None)}: the line runs in training and in evaluation",
             symptom="none",
             why="the score is worse than the model is, and another one each time; eval() does not switch this off",
@@ -196,11 +201,30 @@ def _transforms(flow: Dataflow, ran: LinesThatRan, line: Location) -> list[_Chan
     return found
 
 
-def _merged(flow: Dataflow, row: int) -> tuple[int, int, int, tuple[Scalar, ...]] | tuple[()]:
+_Merged = tuple[int, int, int, tuple[Scalar, ...]]
+
+
+def _of_numpy(case: Case) -> Iterator[int]:
+    """Calls that take noise of NumPy into torch, on the line that draws it, and convert or scale it."""
+    flow = case.dataflow
+    for row, call in calls_named(flow, _KEEP | _SCALE | {"tensor", "as_tensor"}):
+        line = location_of_call(flow, row)
+        if line is None or not call.outputs or any(flow.is_made(use.tensor, row) for use in call.inputs):
+            continue
+        if _NUMPY_NOISE.search(case.capture.sources.get(line.file, {}).get(line.line, "")):
+            yield row
+
+
+_NUMPY_NOISE = re.compile(r"\b(random|rng|generator)\.(normal|randn|standard_normal)\(")
+
+
+def _merged(
+    flow: Dataflow, row: int, *, is_noise: bool = False
+) -> tuple[int, int, int, tuple[Scalar, ...]] | tuple[()]:
     """The call in which noise or a mask meets other values, and what it meets."""
     call = flow.log.calls[row]
     name, tensor, scalars = plain_name(call.function), call.outputs[0].tensor, list[Scalar]()
-    is_mask, is_noise = name == "bernoulli" and _is_of_one_share(flow, call, row), name in _NORMAL
+    is_mask, is_noise = name == "bernoulli" and _is_of_one_share(flow, call, row), is_noise or name in _NORMAL
     at = row
     for _ in range(_MAX_STEPS):
         users = flow.users(tensor, at)
@@ -302,7 +326,7 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
     """Whether the values as they are before have no use of their own: a network may have to restore them, or get them,
     too."""
     clean = flow.log.calls[change.merged]
-    if any(use.tensor == change.clean and use.requires_grad for use in clean.inputs):
+    if change.clean == change.result or any(use.tensor == change.clean and use.requires_grad for use in clean.inputs):
         return True
     end = flow.next_of_kind("backward", change.merged)
     for shared in flow.sharing_memory(change.clean):

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -37,11 +38,18 @@ class FilledValues(Struct, frozen=True):
     averaged: int
 
 
-def filled_and_averaged(tree: SourceTree) -> Iterator[FilledValues]:
-    """Those of each function, in the order of the source; each line that fills once."""
+def filled_and_averaged(tree: SourceTree, known: Mapping[int, float] = MappingProxyType({})) -> Iterator[FilledValues]:
+    """Those of each function, in the order of the source; each line that fills once.
+
+    Args:
+        known: lines that bring data with such a number, and the number.
+    """
     for node in tree.nodes:
-        filled = _filled(node) if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        if filled is None or not isinstance(node, ast.Assign):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        is_known = node.lineno in known and isinstance(node.targets[0], ast.Name)
+        filled = (ast.unparse(node.targets[0]), known[node.lineno]) if is_known else _filled(node)
+        if filled is None:
             continue
         data, number = filled
         scope = tree.scope(node)

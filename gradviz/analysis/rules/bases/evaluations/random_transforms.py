@@ -1,4 +1,4 @@
-"""Lines that turn, shift or cut out samples at random: behind a condition that is drawn, or by drawn numbers.
+"""Lines that turn, shift, cut or erase samples at random: behind a condition that is drawn, or by drawn numbers.
 
 >>> tree = SourceTree(dict(enumerate('''def augmented(x, i):
 ...     if random.random() < 0.5:
@@ -18,9 +18,10 @@ import ast
 from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
 
 TRANSFORMS = frozenset({
-    "flip", "fliplr", "flipud", "roll", "rot90", "getitem", "grid_sample", "rotate", "hflip", "vflip", "transpose",
+    "flip", "fliplr", "flipud", "roll", "rot90", "getitem", "setitem", "grid_sample", "rotate", "hflip", "vflip",
+    "transpose",
 })  # fmt: skip
-"""By their plain names; ``getitem`` cuts something out."""
+"""By their plain names; ``getitem`` cuts something out, ``setitem`` writes into it."""
 _DRAWS = frozenset({
     "rand", "random", "randint", "randrange", "uniform", "choice", "bernoulli", "randn", "integers", "random_integers",
 })  # fmt: skip
@@ -34,7 +35,7 @@ def random_transforms(tree: SourceTree) -> dict[int, bool]:
     for node in tree.nodes:
         if isinstance(node, ast.Call) and called_name(node) in TRANSFORMS:
             is_by_number = any(_is_drawn(tree, each, drawn) for each in [*node.args, *(k.value for k in node.keywords)])
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        elif isinstance(node, ast.Subscript):
             is_by_number = _cuts_two_axes(tree, node, drawn)
         else:
             continue
