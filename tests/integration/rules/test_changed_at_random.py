@@ -227,7 +227,8 @@ FLIP = "if random.random() < 0.5:\n            x = x.flip(-1)"
         ("pass", PLAIN_PARTS, "x = augment(x)  # HERE"),
         (FLIP + "  # HERE", PARTS, "pass"),
         (
-            "x = x.clone(); i, j = random.randint(0, 5), random.randint(0, 5)\n        x[0, i : i + 4, j : j + 4] = 0  # HERE",
+            "x, i, j = x.clone(), random.randint(0, 5), random.randint(0, 5)\n"
+            "        x[0, i : i + 4, j : j + 4] = 0  # HERE",
             PARTS,
             "pass",
         ),

@@ -178,3 +178,45 @@ with torch.no_grad():
 """
     )
     assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}
+
+
+GRAPH = (
+    DATA
+    + """
+links = torch.zeros(80, 80)
+links[train[:, 0], 30 + train[:, 1]] = 1
+links = links + links.T
+links = links / links.sum(1, keepdim=True).clamp(min=1)
+nodes = nn.Embedding(80, 8)
+optimizer = torch.optim.Adam(nodes.parameters(), lr=0.02)
+def spread():
+    layers = [nodes.weight]
+    for _ in range(2):
+        layers.append(links @ layers[-1])
+    x = torch.stack(layers).mean(0)
+    return x[:30], x[30:]
+for epoch in range(5):
+    users, items = spread()
+    u, i = train[:, 0], train[:, 1]
+    other = torch.randint(50, (len(u),))
+    loss = F.softplus((users[u] * (items[other] - items[i])).sum(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    users, items = spread()
+    scores = users @ items.T
+    {score}
+    print((best[test[:, 0]] == test[:, 1:]).any(1).float().mean())
+"""
+)
+
+
+def test_a_network_of_a_graph(tmp_path: Path) -> None:
+    script = GRAPH.format(score="best = scores.topk(10, dim=1).indices  # HERE")
+    assert_first_alarm(script, CAUSE, tmp_path)
+
+
+def test_a_network_of_a_graph_with_a_mask(tmp_path: Path) -> None:
+    score = "scores[train[:, 0], train[:, 1]] = -1e9\n    best = scores.topk(10, dim=1).indices"
+    assert CAUSE not in {finding.cause for finding in alarms(GRAPH.format(score=score), tmp_path)}

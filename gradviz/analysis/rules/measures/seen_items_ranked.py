@@ -22,6 +22,7 @@ from gradviz.analysis.rules.bases.sources.source_tree import (
     tree_of,
 )
 from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.model import CallSite
 
 
 class SeenItemsRanked(Rule):
@@ -89,11 +90,16 @@ class SeenItemsRanked(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[object]()
         tables = _tables(case) if case.histories.reached_by else frozenset[int]()
+        computed = _computed_tables(flow) if case.histories.reached_by else frozenset[_Table]()
         for row, call in calls_named(flow, _RANKS) if case.histories.reached_by else ():
             location = location_of_call(flow, row)
             if location in told or not _ranks_the_best(call):
                 continue
-            items = _items_of_table(case, row, call, tables) or _items_of_input(case, row, call)
+            items = (
+                _items_of_table(case, row, call, tables)
+                or _items_of_computed(case, row, call, computed)
+                or _items_of_input(case, row, call)
+            )
             if items is not None and _is_scored(case, row, call) and not _is_of_training(case, row, call):
                 told.add(location)
                 yield self._finding(flow, row, items)
@@ -122,6 +128,7 @@ _MASKS = frozenset({
 _TURNS = frozenset({"T", "t", "transpose", "detach", "mT", "data"})
 _BOTH = 2
 _MAX_ABOVE = 40
+_FEW_ABOVE = 4
 _FEW = 2
 
 
@@ -147,6 +154,43 @@ def _tables(case: Case) -> frozenset[int]:
             if all(each in case.histories.reached for each in both):
                 found.update(each for each in both if each is not None)
     return frozenset(each for each in found if len(shape_of(flow, each)) == _BOTH)
+
+
+_Table = tuple[CallSite | None, tuple[int, ...]]
+"""The line that computes a matrix, and its shape."""
+
+
+def _computed_tables(flow: Dataflow) -> frozenset[_Table]:
+    """Matrices that are computed for a loss, which looks some of their rows up by ids: those of a graph network."""
+    return frozenset(
+        _table(flow, call.inputs[0].tensor, row)
+        for row, call in calls_named(flow, ("getitem", "index_select"))
+        if len(call.inputs) == _BOTH
+        and call.inputs[0].has_grad_fn
+        and len(shape_of(flow, call.inputs[0].tensor)) == _BOTH
+        and flow.log.tensors[call.inputs[1].tensor].facts.dtype == "int64"
+    )
+
+
+def _table(flow: Dataflow, tensor: int, row: int) -> _Table:
+    made = flow.first_producer(tensor, row)
+    return None if made is None else flow.line_of(made), shape_of(flow, tensor)
+
+
+def _items_of_computed(case: Case, row: int, call: Call, tables: frozenset[_Table]) -> int | None:
+    """The matrix of items, if scores are its products with rows of another one, and nothing masks them."""
+    flow = case.dataflow
+    count = shape_of(flow, call.inputs[0].tensor)[-1:]
+    for made, above in flow.makers(call.inputs[0].tensor, row, _FEW_ABOVE) if len(tables) >= _FEW else ():
+        if _hides(case, made, above):
+            return None
+        if plain_name(above.function) not in _PRODUCTS or len(above.inputs) != _BOTH:
+            continue
+        behind = [_matrix_behind(flow, use.tensor, flow.first_producer(use.tensor, made)) for use in above.inputs]
+        known = [each for each in behind if each is not None and _table(flow, each, made) in tables]
+        items = [each for each in known if shape_of(flow, each)[:1] == count]
+        return items[0] if len(items) == 1 and any(shape[:1] != count for _, shape in tables) else None
+    return None
 
 
 def _matrix_behind(flow: Dataflow, tensor: int, made: int | None) -> int | None:
