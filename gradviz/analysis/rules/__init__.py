@@ -78,6 +78,7 @@ from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
 from gradviz.analysis.rules.features.ids_in_two_bytes import IdsInTwoBytes
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
 from gradviz.analysis.rules.features.mask_token_overwritten import MaskTokenOverwritten
+from gradviz.analysis.rules.features.missing_as_numbers import MissingAsNumbers
 from gradviz.analysis.rules.features.padding_in_statistics import PaddingInStatistics
 from gradviz.analysis.rules.features.periods_are_whole import PeriodsAreWhole
 from gradviz.analysis.rules.fields.classes_interpolated import ClassesInterpolated
@@ -114,6 +115,7 @@ from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.initial_values.average_of_the_start import AverageOfTheStart
 from gradviz.analysis.rules.initial_values.gains_start_at_zero import GainsStartAtZero
 from gradviz.analysis.rules.initial_values.members_are_alike import MembersAreAlike
+from gradviz.analysis.rules.initial_values.model_made_anew import ModelMadeAnew
 from gradviz.analysis.rules.initial_values.new_layer_stays_random import NewLayerStaysRandom
 from gradviz.analysis.rules.initial_values.new_rows_stay_random import NewRowsStayRandom
 from gradviz.analysis.rules.initial_values.padding_row_drawn import PaddingRowDrawn
@@ -144,6 +146,9 @@ from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
 from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
+from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
+from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
+from gradviz.analysis.rules.measures.seen_items_ranked import SeenItemsRanked
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
@@ -728,11 +733,16 @@ RULES: tuple[type[Rule], ...] = (
     NewRowsStayRandom,
     SameHalfKept,
     JudgedAsAnother,
+    ModelMadeAnew,
     AverageOfOneState,
     MembersAreAlike,
     ArgumentNeverRead,
+    ChangedAtRandom,
     FittedOnEachPart,
     ValuesAsClasses,
+    SeenItemsRanked,
+    MeanOfRatios,
+    MissingAsNumbers,
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,

@@ -61,6 +61,60 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV959": (
+        (
+            "compute both of the known values alone",
+            (
+                (
+                    "x = (x - x.mean(0)) / x.std(0)\n",
+                    "known = x != -999\nmean = (x * known).sum(0) / known.sum(0)\n"
+                    "std = (((x - mean) * known).square().sum(0) / known.sum(0)).sqrt()\n"
+                    "x = torch.where(known, (x - mean) / std, 0.0)\n",
+                ),
+            ),
+        ),
+    ),
+    "GV958": (
+        (
+            "divide them once, behind the loop",
+            (
+                ("total = 0\n", "hits = positives = 0\n"),
+                ("        hits = (p", "        hits += (p"),
+                ("        total += hits / y[rows].sum().clamp(min=1)", "        positives += y[rows].sum()"),
+                ("total / 6", "hits / positives"),
+            ),
+        ),
+    ),
+    "GV957": (
+        (
+            'scores[train_users, train_items] = float("-inf")',
+            (
+                (
+                    "    best = scores",
+                    '    scores[train[:, 0], train[:, 1]] = float("-inf")\n    best = scores',
+                ),
+            ),
+        ),
+    ),
+    "GV954": (
+        (
+            "if self.training: in a module",
+            (("        x = x + 0.3", "        if self.training:\n            x = x + 0.3"),),
+        ),
+    ),
+    "GV950": (
+        (
+            "make the model and its optimizer once, before the loop over epochs",
+            (
+                (
+                    "for epoch in range(4):\n    model = torch.nn.Linear(4, 1)\n"
+                    "    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n",
+                    "model = torch.nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                    "for epoch in range(4):\n",
+                ),
+            ),
+        ),
+    ),
     "GV963": (("divide by the number of samples", (("right / len(loader)", "right / len(loader.dataset)"),)),),
     "GV962": (("take the smallest distances", (("topk(3, dim=1)", "topk(3, dim=1, largest=False)"),)),),
     "GV961": (

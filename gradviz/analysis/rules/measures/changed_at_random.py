@@ -1,0 +1,397 @@
+"""GV954."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    call_words,
+    calls_named,
+    class_of,
+    line_in_function_of,
+    location_of_call,
+    plain_name,
+)
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.evaluations.random_transforms import TRANSFORMS, random_transforms
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.graph.call_log import Call
+from gradviz.graph.model import Scalar
+
+
+class ChangedAtRandom(Rule):
+    """What a model gets is changed at random as in training where the model is scored, too.
+
+    What it finds
+    -------------
+    A line that adds normal noise to values, or hides some of them with a random mask, in training and also where
+    gradients are off and the results are compared with targets, where each input comes once and the model never runs
+    without it. Also a line that flips, turns or cuts out samples by drawn numbers. Noise whose size a network returns,
+    as in a variational autoencoder, is left alone; so is noise that a loss reads, as in diffusion, what a network
+    should restore, and what is averaged over several draws.
+
+    Why it matters
+    --------------
+    Noise and masks are for training. In an evaluation they make the score worse than the model is, and another one
+    each time, so that the best state is chosen by chance. ``eval()`` switches off dropout, not what the program draws.
+
+    Example
+    -------
+    x, y = torch.randn(60, 4), torch.randint(0, 2, (60,))
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+        def forward(self, x):
+            x = x + 0.3 * torch.randn_like(x)
+            return self.layer(x)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        model.train()
+        loss = torch.nn.functional.cross_entropy(model(x[:40]), y[:40])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            print((model(x[40:]).argmax(1) == y[40:]).float().mean())
+
+    Instead
+    -------
+    x, y = torch.randn(60, 4), torch.randint(0, 2, (60,))
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 2)
+        def forward(self, x):
+            if self.training:
+                x = x + 0.3 * torch.randn_like(x)
+            return self.layer(x)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        model.train()
+        loss = torch.nn.functional.cross_entropy(model(x[:40]), y[:40])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            print((model(x[40:]).argmax(1) == y[40:]).float().mean())
+    """
+
+    code = "GV954"
+    name = "changed_at_random"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        by_line = defaultdict[tuple[Location | None, str], list[_Change]](list)
+        for row, call in calls_named(flow, _NORMAL | _MASK) if case.histories.reached_by else ():
+            if not any(use.requires_grad for use in call.outputs):
+                line = location_of_call(flow, row)
+                by_line[line, call.function].append(_Change(row, *_merged(flow, row)))
+        for row in _of_numpy(case) if case.histories.reached_by else ():
+            line = location_of_call(flow, row)
+            by_line[line, "numpy"].append(_Change(row, *_merged(flow, row, is_noise=True)))
+        for changes in by_line.values():
+            scored = _scored(case, changes)
+            if scored is not None:
+                yield self._finding(flow, scored)
+        for file, tree in own_files(case) if case.histories.reached_by else ():
+            ran = LinesThatRan(flow, file)
+            for number, by_chance in random_transforms(tree).items():
+                scored = _scored(case, _transforms(flow, ran, Location(file, number)), by_chance=by_chance)
+                if scored is not None:
+                    yield self._of_transform(flow, scored)
+                    break
+
+    def _of_transform(self, flow: Dataflow, scored: _Mode) -> Finding:
+        words = call_words(flow.log.calls[scored.change.row])
+        location, changed = _line_to_edit(flow, scored), location_of_call(flow, scored.change.row)
+        return self.finding(
+            f"{'a random cut' if words == 'getitem()' else words} changes samples at random where the model is scored, "
+            "too: the line runs in training and in evaluation",
+            symptom="none",
+            why="an augmentation is for training: the score depends on what is drawn, and is another one each time",
+            fix="do it in training only, by a flag: if self.augment and ..., or a call in the loop that trains",
+            location=location,
+            symptom_location=changed if changed != location else None,
+        )
+
+    def _finding(self, flow: Dataflow, scored: _Mode) -> Finding:
+        change = scored.change
+        location, merged = _line_to_edit(flow, scored), location_of_call(flow, change.merged)
+        drawn, is_mask = flow.log.calls[change.row], plain_name(flow.log.calls[change.merged].function) not in _ADD
+        words = call_words(drawn) if plain_name(drawn.function) in _NORMAL | _MASK else "a draw of NumPy"
+        return self.finding(
+            f"{words} {'hides values' if is_mask else 'adds noise'} where the model is scored, too"
+            f"{at_line(merged if merged != location else None)}: the line runs in training and in evaluation",
+            symptom="none",
+            why="the score is worse than the model is, and another one each time; eval() does not switch this off",
+            fix="do it in training only: if self.training: in a module, else a flag, or a call in the loop that trains",
+            location=location,
+            symptom_location=merged if merged != location else None,
+        )
+
+
+_NORMAL = frozenset({"randn", "randn_like", "normal"})
+_MASK = frozenset({"rand", "rand_like", "bernoulli", "uniform"})
+_COMPARE = frozenset({"lt", "le", "gt", "ge"})
+_ADD = frozenset({"add", "sub", "rsub"})
+_HIDE = frozenset({"mul", "where", "masked_fill", "setitem"})
+_KEEP = frozenset({"to", "float", "type_as", "type", "half", "double", "cuda", "cpu", "clone", "bool", "int", "long"})
+_SCALE = frozenset({"mul", "div", "neg"})
+_NOT = frozenset({"logical_not", "invert", "bitwise_not", "rsub"})
+_FULL = frozenset({"full", "full_like", "ones", "ones_like", "new_full", "new_ones"})
+_SCORES = frozenset({
+    "eq", "ne", "argmax", "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "topk", "max", "sub", "gt", "ge", "lt", "tolist", "numpy",
+})  # fmt: skip
+_MAX_STEPS = 6
+_MAX_CHANGES = 12
+_MAX_LOOKS = 60
+
+
+class _Change(Struct, frozen=True):
+    """What a draw changes."""
+
+    row: int
+    merged: int = -1
+    """The call that changes other values by it; -1 if none does, or if the draw has another use as well."""
+    clean: int = -1
+    """The tensor that is changed."""
+    result: int = -1
+    scalars: tuple[Scalar, ...] = ()
+    """The numbers with which the draw is scaled or compared."""
+
+
+def _line_to_edit(flow: Dataflow, scored: _Mode) -> Location | None:
+    """The line of a module or a data set that changes its input; else the one where the evaluation asks for it."""
+    line = flow.line_of(scored.change.row)
+    if line is not None and not class_of(line):
+        line = line_in_function_of(flow, scored.change.row, scored.layer)
+    return location_of_line(line)
+
+
+def _transforms(flow: Dataflow, ran: LinesThatRan, line: Location) -> list[_Change]:
+    """The calls of a line that turn, shift or cut out what was taken of the data a moment before."""
+    found = list[_Change]()
+    for row in ran.rows_in(line.line, line.line):
+        call = flow.log.calls[row]
+        if plain_name(call.function) not in TRANSFORMS or location_of_call(flow, row) != line or not call.inputs:
+            continue
+        given = call.inputs[0]
+        made = flow.newest_producer(given.tensor, row)
+        is_new = made is not None and made > (flow.backward_before(row) or -1)
+        if is_new and len(call.outputs) == 1 and not given.requires_grad and len(shape_of(flow, given.tensor)) > 1:
+            found.append(_Change(row, row, given.tensor, call.outputs[0].tensor))
+    return found
+
+
+_Merged = tuple[int, int, int, tuple[Scalar, ...]]
+
+
+def _of_numpy(case: Case) -> Iterator[int]:
+    """Calls that take noise of NumPy into torch, on the line that draws it, and convert or scale it."""
+    flow = case.dataflow
+    for row, call in calls_named(flow, _KEEP | _SCALE | {"tensor", "as_tensor"}):
+        line = location_of_call(flow, row)
+        if line is None or not call.outputs or any(flow.is_made(use.tensor, row) for use in call.inputs):
+            continue
+        if _NUMPY_NOISE.search(case.capture.sources.get(line.file, {}).get(line.line, "")):
+            yield row
+
+
+_NUMPY_NOISE = re.compile(r"\b(random|rng|generator)\.(normal|randn|standard_normal)\(")
+
+
+def _merged(
+    flow: Dataflow, row: int, *, is_noise: bool = False
+) -> tuple[int, int, int, tuple[Scalar, ...]] | tuple[()]:
+    """The call in which noise or a mask meets other values, and what it meets."""
+    call = flow.log.calls[row]
+    name, tensor, scalars = plain_name(call.function), call.outputs[0].tensor, list[Scalar]()
+    is_mask, is_noise = name == "bernoulli" and _is_of_one_share(flow, call, row), is_noise or name in _NORMAL
+    at = row
+    for _ in range(_MAX_STEPS):
+        users = flow.users(tensor, at)
+        if len(users) != 1:
+            return ()
+        at = users[0]
+        user = flow.log.calls[at]
+        name, others = plain_name(user.function), [use for use in user.inputs if use.tensor != tensor]
+        wide = [use for use in others if prod(shape_of(flow, use.tensor)) > 1 or use.requires_grad]
+        if len(user.outputs) != 1:
+            return ()
+        if not wide:
+            if name in _COMPARE and not is_noise and not others:
+                is_mask = True
+            elif name not in _KEEP and not (name in _SCALE or (name in _NOT and is_mask)):
+                return ()
+            scalars += user.scalars.values()
+            tensor = user.outputs[0].tensor
+        elif (name in _ADD and is_noise) or (name in _HIDE and is_mask):
+            clean = max(wide, key=lambda use: prod(shape_of(flow, use.tensor)))
+            is_whole = prod(shape_of(flow, clean.tensor)) == prod(shape_of(flow, user.outputs[0].tensor))
+            return (at, clean.tensor, user.outputs[0].tensor, tuple(scalars)) if is_whole else ()
+        else:
+            return ()
+    return ()
+
+
+def _is_of_one_share(flow: Dataflow, call: Call, row: int) -> bool:
+    """Whether each value of a random mask is drawn with the same probability."""
+    if call.scalars:
+        return True
+    made = next(flow.makers(call.inputs[0].tensor, row, 1), None) if call.inputs else None
+    while made is not None and plain_name(made[1].function) in (*_SCALE, *_NOT, "sub"):
+        made = next(flow.makers(made[1].inputs[0].tensor, made[0], 1), None)
+    return made is not None and plain_name(made[1].function) in _FULL
+
+
+def _scored(case: Case, changes: list[_Change], *, by_chance: bool = False) -> _Mode | None:
+    """One of the changes of a line that runs where a model is scored, if the line is meant for training."""
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    if any(each.merged < 0 for each in changes) or len({each.scalars for each in changes}) > 1:
+        return None
+    modes = list(_modes(case, changes[:: 1 + len(changes) // _MAX_LOOKS]))
+    trains = [each.change for each in modes if each.is_training][:_MAX_CHANGES]
+    scores = [each for each in modes if not each.is_training][:_MAX_CHANGES]
+    if not scores or not trains or _are_repeated(flow, changes):
+        return None
+    if not all(_goes_into_loss(case, each) and _is_only_changed(flow, each) for each in trains):
+        return None
+    found, merged = None, {(_path(flow, each), each.merged) for each in changes}
+    for each in scores:
+        if any(calls[row].live_inputs and calls[row].grad_mode == "enabled" for row in each.below):
+            return None  # A loss takes what comes of it: a target.
+        if _is_drawn_anew(flow, each.change) or any((_path(flow, each.change), row) in merged for row in each.below):
+            return None
+        if any(plain_name(calls[row].function) in _SCORES for row in each.below if row > each.layer):
+            found = found or each
+    is_always = by_chance or not _runs_without(case, scores)
+    return found if is_always else None
+
+
+class _Mode(Struct, frozen=True):
+    """A change with what is computed of it until the next backward."""
+
+    change: _Change
+    below: tuple[int, ...]
+    layer: int
+    """The last call that takes something trained."""
+    is_training: bool
+
+
+def _modes(case: Case, changes: list[_Change]) -> Iterator[_Mode]:
+    """The changes that layers take, each with whether a gradient will come of it."""
+    calls, trained = case.dataflow.log.calls, case.histories.reached
+    for each in changes:
+        below = _below(case.dataflow, each)
+        layers = [row for row in below if any(use.tensor in trained for use in calls[row].inputs)]
+        if layers:
+            is_live = any(use.requires_grad for use in calls[layers[0]].outputs)
+            yield _Mode(each, below, layers[-1], is_live)
+
+
+def _below(flow: Dataflow, change: _Change) -> tuple[int, ...]:
+    """What is computed of a changed input until the next backward."""
+    return flow.descendants(change.result, change.merged, flow.next_of_kind("backward", change.merged))
+
+
+def _goes_into_loss(case: Case, change: _Change) -> bool:
+    """Whether the next backward starts from what was computed of the changed values."""
+    flow = case.dataflow
+    backward = flow.next_of_kind("backward", change.merged)
+    if backward >= len(flow.log.calls) or backward not in case.histories.reached_by:
+        return False
+    made = {use.tensor for row in _below(flow, change) for use in flow.log.calls[row].outputs}
+    return any(use.tensor in made for use in flow.log.calls[backward].roots)
+
+
+def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
+    """Whether the values as they are before have no use of their own: a network may have to restore them, or get them,
+    too."""
+    clean = flow.log.calls[change.merged]
+    if change.clean == change.result or any(use.tensor == change.clean and use.requires_grad for use in clean.inputs):
+        return True
+    end = flow.next_of_kind("backward", change.merged)
+    for shared in flow.sharing_memory(change.clean):
+        for row in flow.users(shared):
+            call = flow.log.calls[row]
+            if change.row - _NEAR < row < end and row != change.merged and call.live_inputs:
+                return False
+    return True
+
+
+_NEAR = 50
+_READ = frozenset({"detach", "clone", "data", "norm", "to", "cpu", "requires_grad"})
+"""What is done to parameters that no layer does."""
+
+
+def _are_repeated(flow: Dataflow, changes: list[_Change]) -> bool:
+    """Whether one input is changed again before the next backward: two views of it, or draws for an average."""
+    seen = set[tuple[object, ...]]()
+    for each in changes:
+        base: object = each.clean
+        for _, call in flow.makers(each.clean, each.merged, _MAX_MAKERS):
+            if plain_name(call.function) in _TAKE or not call.inputs:
+                base = (*(use.tensor for use in call.inputs), *sorted(call.scalars.items()))
+                break
+            base = call.inputs[0].tensor
+        key = (flow.backward_before(each.row), _path(flow, each), base)
+        if key in seen:
+            return True
+        seen.add(key)
+    return False
+
+
+def _path(flow: Dataflow, change: _Change) -> str:
+    """The module in which a change is made."""
+    scope = flow.log.calls[change.row].scope
+    return "" if scope is None else flow.log.scopes[scope].path
+
+
+_MAX_MAKERS = 40
+_TAKE = frozenset({"getitem", "index_select", "stack", "cat"})
+_DRAWS = _NORMAL | _MASK | {"randint", "exponential", "multinomial", "poisson"}
+_BOTH = 2
+
+
+def _is_drawn_anew(flow: Dataflow, change: _Change) -> bool:
+    """Whether the values that are changed were drawn for this moment, or are a few that come again and again, as the
+    centres of classes: then the draw makes the data."""
+    since = flow.backward_before(change.row) or -1
+    for row, call in flow.makers(change.clean, change.merged, _MAX_CHANGES):
+        name = plain_name(call.function)
+        if row > since and name in _DRAWS:
+            return True
+        if name in ("getitem", "index_select", "embedding") and len(call.inputs) == _BOTH:
+            sizes = [shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0])]
+            if sizes[0] and sizes[1] and sizes[0][0] < sizes[1][0]:
+                return True
+    return False
+
+
+def _runs_without(case: Case, scores: list[_Mode]) -> bool:
+    """Whether the layers that take what is changed also run without the change where the model is scored."""
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    seen = {row for each in scores for row in each.below}
+    end = flow.next_of_kind("backward", scores[-1].change.merged)
+    used = {use.tensor for row in seen for use in calls[row].inputs if use.tensor in case.histories.reached}
+    rows = {row for tensor in used for row in flow.users(tensor) if row < end and row not in seen}
+    scoring = (calls[row] for row in rows if calls[row].grad_mode != "enabled" and calls[row].kind == "operation")
+    return any(call.outputs and not call.changed and plain_name(call.function) not in _READ for call in scoring)
