@@ -38,10 +38,10 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
         for each in same_line
         if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
     ]
-    return _change(values)
+    return values_change(values)
 
 
-def _change(values: list[ValueFacts | None]) -> bool:
+def values_change(values: list[ValueFacts | None]) -> bool:
     """Whether most of them differ, or at least from those before: a program that goes through few batches in order,
     again and again, has few different ones."""
     different = len({each for each in values if each is not None})
