@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
-from gradviz.analysis.rules.bases.batches.fresh_operands import DRAWS, KEEPS_ONE, is_fresh, values_change
+from gradviz.analysis.rules.bases.batches.fresh_operands import (
+    ARITHMETIC,
+    DRAWS,
+    KEEPS_ONE,
+    is_fresh,
+    is_of_this_step,
+    values_change,
+)
 from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -111,18 +118,21 @@ def uses_as_time(case: Case, draw: int) -> list[int]:
     shape = shape_of(flow, flow.log.calls[draw].outputs[0].tensor)
     if not shape or shape[0] < MIN_NUMBERS or any(size != 1 for size in shape[1:]):
         return []
-    found, is_told = list[int](), False
+    found, scaled, is_told = list[int](), set[int](), False
     for row, given in _followed(case, draw, KEEPS_ONE | _SCALES | _LOOKS_UP | _JOINS):
         call = flow.log.calls[row]
         is_told |= bool(_parameters(case, call)) or (plain_name(call.function) in _JOINS and _is_live_below(case, row))
         others = [use for use in call.inputs if use.tensor != given]
         if plain_name(call.function) != "mul" or len(others) != 1 or others[0].requires_grad:
             continue
-        if _is_one_for_each(shape_of(flow, given), shape_of(flow, others[0].tensor)) and is_fresh(
-            case, call, others[0], row
-        ):
+        data = others[0]
+        is_new = not is_of_this_step(case, data, row) or is_fresh(case, call, data, row)
+        if is_new and _is_one_for_each(shape_of(flow, given), shape_of(flow, data.tensor)):
+            scaled.add(data.tensor)
             found.append(row)
-    return found if is_told and len({flow.step_before(row) for row in found}) >= _MIN_STEPS else []
+    # Batches that were cut before the training are other tensors at each step.
+    is_often = min(len(scaled), len({flow.step_before(row) for row in found})) >= _MIN_STEPS
+    return found if is_told and is_often else []
 
 
 def _is_one_for_each(factor: Shape, data: Shape) -> bool:
@@ -159,7 +169,7 @@ def uses_as_mask(case: Case, draw: int) -> list[int]:
         checksums += _looked_up(case, call, row)
     times = len({flow.step_before(row) for row in found})
     is_new = any(
-        is_fresh(case, flow.log.calls[row], use, row)
+        is_of_this_step(case, use, row) and is_fresh(case, flow.log.calls[row], use, row)
         for row in found[-_BOTH:]
         for use in flow.log.calls[row].inputs
         if flow.log.tensors[use.tensor].first_seen != draw and shape_of(flow, use.tensor) == shape
@@ -195,10 +205,13 @@ def _followed(case: Case, draw: int, through: frozenset[str]) -> Iterator[tuple[
                 return
             call = flow.log.calls[row]
             yield row, given
-            if call.kind != "operation" or not call.outputs or plain_name(call.function) not in through:
+            name = plain_name(call.function)
+            if call.kind != "operation" or not call.outputs or name not in through:
                 continue
             result = call.outputs[0]
-            is_data = not result.requires_grad or plain_name(call.function) in _JOINS
+            is_data = not result.requires_grad or name in _JOINS
+            # Data that were scaled are something else.
+            is_data &= name not in ARITHMETIC or shape_of(flow, result.tensor) == shape_of(flow, given)
             if is_data and result.tensor not in seen | {use.tensor for use in call.inputs}:
                 seen.add(result.tensor)
                 waiting.append((result.tensor, row))
