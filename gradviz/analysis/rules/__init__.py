@@ -142,6 +142,7 @@ from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
 from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
+from gradviz.analysis.rules.missing_gradients.adapted_and_not_used import AdaptedAndNotUsed
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
@@ -734,6 +735,7 @@ RULES: tuple[type[Rule], ...] = (
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,
+    AdaptedAndNotUsed,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,
