@@ -74,6 +74,7 @@ from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOthe
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
+from gradviz.analysis.rules.evaluation.worst_state_kept import WorstStateKept
 from gradviz.analysis.rules.features.ids_in_two_bytes import IdsInTwoBytes
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
 from gradviz.analysis.rules.features.mask_token_overwritten import MaskTokenOverwritten
@@ -736,6 +737,7 @@ RULES: tuple[type[Rule], ...] = (
     FarthestAsNearest,
     CountOverBatches,
     AdaptedAndNotUsed,
+    WorstStateKept,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,

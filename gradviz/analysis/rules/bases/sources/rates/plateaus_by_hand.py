@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -51,6 +52,40 @@ def plateaus_by_hand(tree: SourceTree) -> Iterator[Plateau]:
             number, direction = better
             given, made = _origins(tree, number)
             yield Plateau(node.lineno, ast.unparse(number), direction, given, made)
+
+
+def states_by_hand(tree: SourceTree) -> Iterator[Plateau]:
+    """The comparisons where the state of a model is kept with the best number; in the order of their lines."""
+    for node in tree.nodes:
+        better = _kept_as_best(node) if isinstance(node, ast.If) else None
+        if not isinstance(node, ast.If) or better is None or _lowers_a_rate(tree, node):
+            continue
+        number, direction = better
+        kept = [each for statement in _branch_with(node, number) for each in ast.walk(statement)]
+        if any(_is_of_state(each) for each in kept):
+            given, made = _origins(tree, number)
+            yield Plateau(node.lineno, ast.unparse(number), direction, given, made)
+
+
+def _branch_with(node: ast.If, number: ast.expr) -> list[ast.stmt]:
+    """The branch that keeps the number."""
+    text = ast.unparse(number)
+    for branch in (node.body, node.orelse):
+        assigned = (pair for each in branch if isinstance(each, ast.Assign) for pair in _pairs(each))
+        if any(ast.unparse(value) == text for _, value in assigned):
+            return branch
+    return []
+
+
+def _is_of_state(node: ast.AST) -> bool:
+    """Whether a call reads the whole state of a model, or copies or saves a model."""
+    name = called_name(node)
+    if name in ("deepcopy", "save") and isinstance(node, ast.Call):
+        return bool(node.args) and _MODEL.search(ast.unparse(node.args[0])) is not None
+    return name in ("state_dict", "save_pretrained", "save_checkpoint", "save_model")
+
+
+_MODEL = re.compile(r"model|net|state_dict", re.IGNORECASE)
 
 
 def _kept_as_best(node: ast.If) -> tuple[ast.expr, Better] | None:
