@@ -317,6 +317,7 @@ from gradviz.analysis.rules.similarities.positive_every_few import PositiveEvery
 from gradviz.analysis.rules.similarities.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.similarities.standardized_across import StandardizedAcross
+from gradviz.analysis.rules.similarities.temperature_twice import TemperatureTwice
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.arguments_in_other_order import ArgumentsInOtherOrder
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
@@ -738,6 +739,7 @@ RULES: tuple[type[Rule], ...] = (
     CountOverBatches,
     AdaptedAndNotUsed,
     WorstStateKept,
+    TemperatureTwice,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,

@@ -54,6 +54,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV966": (("leave out this line", (("scores / 0.1, torch", "scores, torch"),)),),
     "GV965": (
         (
             "keep the state if held_out < best",
