@@ -138,6 +138,7 @@ from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReverse
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.loops.argument_never_read import ArgumentNeverRead
+from gradviz.analysis.rules.loops.best_is_the_model import BestIsTheModel
 from gradviz.analysis.rules.loops.count_over_batches import CountOverBatches
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
@@ -740,6 +741,7 @@ RULES: tuple[type[Rule], ...] = (
     AdaptedAndNotUsed,
     WorstStateKept,
     TemperatureTwice,
+    BestIsTheModel,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,

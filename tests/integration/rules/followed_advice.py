@@ -54,6 +54,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV967": (
+        (
+            "copy.deepcopy(model)",
+            (("error, model", "error, copy.deepcopy(model)"), ("torch.manual_seed", "import copy; torch.manual_seed")),
+        ),
+    ),
     "GV966": (("leave out this line", (("scores / 0.1, torch", "scores, torch"),)),),
     "GV965": (
         (
