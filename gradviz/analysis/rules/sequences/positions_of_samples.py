@@ -11,7 +11,12 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sequences.positions.position_tables import is_beginning, is_of_model, table_in_order
+from gradviz.analysis.rules.bases.sequences.positions.position_tables import (
+    is_beginning,
+    is_of_model,
+    is_turned,
+    table_in_order,
+)
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -112,36 +117,10 @@ def _table_along_first_axis(flow: Dataflow, row: int, call: Call) -> tuple[int, 
         if given == (shape[0], 1, shape[2]):
             table = _longer_table(flow, row, use)
             return None if table is None else (table, shape)
-        if given[-_BOTH:] == shape[1:] and given in (shape[1:], (1, *shape[1:])) and _is_turned(flow, row, other):
+        if given[-_BOTH:] == shape[1:] and given in (shape[1:], (1, *shape[1:])) and is_turned(flow, row, other):
             table = _longer_table(flow, row, use)
             return None if table is None else (table, (shape[1], shape[0], shape[2]))
     return None
-
-
-def _is_turned(flow: Dataflow, row: int, use: TensorUse) -> bool:
-    """Whether the first two axes were exchanged: those of data, or of the ids before their rows were looked up."""
-    shape = shape_of(flow, use.tensor)
-    tensor = use.tensor
-    for _ in range(_MOST_CALLS):
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or not call.inputs:
-            return False
-        name, given, turned = plain_name(call.function), shape_of(flow, call.inputs[0].tensor), shape_of(flow, tensor)
-        if name in _TURNS:
-            return len(given) >= _BOTH and turned[:_BOTH] == (given[1], given[0]) and turned[:_BOTH] == shape[:_BOTH]
-        if name not in _KEEPS_ROWS or turned[:_BOTH] != shape[:_BOTH]:
-            return False
-        tensor, row = call.inputs[0].tensor, made
-    return False
-
-
-_MOST_CALLS = 6
-_KEEPS_ROWS = frozenset({
-    "embedding", "mul", "div", "dropout", "layer_norm", "linear", "relu", "gelu", "float", "to", "contiguous", "clone",
-    "one_hot",
-})  # fmt: skip
-_TURNS = frozenset({"transpose", "permute", "movedim", "t", "T", "mT"})
 
 
 def _longer_table(flow: Dataflow, row: int, use: TensorUse) -> int | None:

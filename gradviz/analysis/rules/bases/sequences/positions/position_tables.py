@@ -39,8 +39,12 @@ def added_positions(flow: Dataflow, labels: Iterable[Label], row: int) -> AddedP
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or plain_name(call.function) != "add" or len(call.inputs) != _BOTH:
             continue
-        for use in call.inputs:
-            if lies_along(flow, use, given, axis) and (table := _table_of(flow, use, made)) is not None:
+        for use, other in (call.inputs, call.inputs[::-1]):
+            if (
+                lies_along(flow, use, given, axis)
+                and not is_turned(flow, made, other)
+                and (table := _table_of(flow, use, made)) is not None
+            ):
                 return AddedPositions(made, table, axis, shape_of(flow, given)[axis])
     return None
 
@@ -120,3 +124,28 @@ def _is_from_numbers(flow: Dataflow, tensor: int, row: int) -> bool:
     names = {plain_name(call.function) for call in above}
     is_closed = all(use.tensor in made for call in above for use in call.inputs)
     return is_closed and "arange" in names and not names.isdisjoint(("sin", "cos"))
+
+
+def is_turned(flow: Dataflow, row: int, use: TensorUse) -> bool:
+    """Whether the first two axes were exchanged: those of data, or of the ids before their rows were looked up."""
+    shape = shape_of(flow, use.tensor)
+    tensor = use.tensor
+    for _ in range(_MOST_CALLS):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or not call.inputs:
+            return False
+        name, given, turned = plain_name(call.function), shape_of(flow, call.inputs[0].tensor), shape_of(flow, tensor)
+        if name in _TURNS:
+            return len(given) >= _BOTH and turned[:_BOTH] == (given[1], given[0]) and turned[:_BOTH] == shape[:_BOTH]
+        if name not in _KEEPS_ROWS or turned[:_BOTH] != shape[:_BOTH]:
+            return False
+        tensor, row = call.inputs[0].tensor, made
+    return False
+
+
+_KEEPS_ROWS = frozenset({
+    "embedding", "mul", "div", "dropout", "layer_norm", "linear", "relu", "gelu", "float", "to", "contiguous", "clone",
+    "one_hot",
+})  # fmt: skip
+_TURNS = frozenset({"transpose", "permute", "movedim", "t", "T", "mT"})
