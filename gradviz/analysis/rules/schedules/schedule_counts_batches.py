@@ -196,8 +196,10 @@ def _holds_all_steps(case: Case, schedule: Schedule) -> bool:
     steps, held = schedule.optimizer_steps, schedule.held_counts
     own = range((schedule.moves or 0) - 1, (schedule.moves or 0) + _STEPS_OF_EACH_MOVE)
     is_held = steps >= _FEWEST_STEPS and steps in held and not any(each in held for each in own)
-    has_ended = _has_ended(case.dataflow.log.optimizers[schedule.optimizer])
-    return is_held and not has_ended and not _is_a_power(case, schedule)
+    optimizer = case.dataflow.log.optimizers[schedule.optimizer]
+    rates = optimizer.first_rate, next(iter(optimizer.learning_rates), None)
+    is_rising = rates[0] is not None and rates[1] is not None and rates[0] < rates[1]  # a warm-up, of which GV723 tells
+    return is_held and not is_rising and not _has_ended(optimizer) and not _is_a_power(case, schedule)
 
 
 _FEWEST_STEPS = 12
