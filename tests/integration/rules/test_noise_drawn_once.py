@@ -121,7 +121,24 @@ PLAYED_ONCE = (
                      noisy="loss = F.mse_loss(net(torch.cat([t * x + (1 - t) * noise, t], 1)), x - noise)") + TRAIN,
     HIDDEN.format(before="hidden = torch.rand(32, 7) < 0.2  # HERE") + TRAIN,
 )  # fmt: skip
+FILLED = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data, drawn = torch.rand(320, 8), torch.rand(32, 8) < 0.3  # HERE
+for x in data.split(32):
+    y = x.cumsum(1)
+    {seen}
+    loss = {loss}
+"""
+PLAYED_ONCE += (
+    FILLED.format(seen="seen = x * (1 - drawn.float())", loss="((net(seen) - x) * drawn).square().mean()") + TRAIN,
+    FILLED.format(seen="seen = torch.where(drawn, torch.zeros(()), x)", loss="F.mse_loss(net(seen)[drawn], x[drawn])")
+    + TRAIN,
+)
 PLAYED_ANEW = (
+    # Padding is hidden from both.
+    FILLED.format(seen="seen = x * drawn", loss="((net(seen) - y).square() * drawn).mean()") + TRAIN,
+    FILLED.format(seen="seen = x.masked_fill(drawn, 0.0)", loss="((net(seen) - y).square() * ~drawn).mean()") + TRAIN,
     # A fixed one is for pictures.
     PLAYERS.format(width=5, before="shown = torch.randn(32, 5)\nwith torch.no_grad():\n    make(shown)",
                    latent="torch.randn(32, 5)"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.batches.fresh_operands import (
     ARITHMETIC,
     DRAWS,
@@ -148,34 +149,47 @@ def _is_live_below(case: Case, row: int) -> bool:
 
 
 def uses_as_mask(case: Case, draw: int) -> list[int]:
-    """The calls that hide elements of new data, each sample its own, by a mask of drawn numbers that also says of which
-    elements the loss is taken."""
+    """The calls that hide elements of new data, each sample its own, by a mask of drawn numbers, where the loss is
+    taken of the same elements: those of padding are hidden from both."""
     flow = case.dataflow
     shape = shape_of(flow, flow.log.calls[draw].outputs[0].tensor)
     if len(shape) < _BOTH or min(shape[:_BOTH]) < _BOTH:
         return []
-    found, is_asked, checksums = list[int](), False, list[int]()
-    for row, given in _followed(case, draw, KEEPS_ONE | _COMPARES):
+    found, data, checksums = list[int](), list[TensorUse](), list[int]()
+    hidden, asked = set[bool](), set[bool]()
+    for row, given in _followed(case, draw, KEEPS_ONE | _COMPARES | {"sub", "rsub"}):
         call = flow.log.calls[row]
         name = plain_name(call.function)
         others = [use for use in call.inputs if use.tensor != given and shape_of(flow, use.tensor)]
-        is_asked |= name in ("getitem", "mul", "where") and any(use.requires_grad for use in others)
+        is_turned = _is_turned(flow, given, row)
+        if name in ("getitem", "mul", "where") and (live := next((use for use in others if use.requires_grad), None)):
+            asked.add((name != "where" or live.place == "1") ^ is_turned)
         if name not in _HIDES or not others or any(use.requires_grad for use in others) or not call.outputs:
             continue
-        data = next((use for use in others if shape_of(flow, use.tensor) == shape), None)
-        if data is None or shape_of(flow, given) != shape:
+        whole = next((use for use in others if shape_of(flow, use.tensor) == shape), None)
+        if whole is None or shape_of(flow, given) != shape:
             continue
         found.append(row)
+        data.append(whole)
+        hidden.add((name in ("masked_fill", "setitem") or (name == "where" and whole.place == "2")) ^ is_turned)
         checksums += _looked_up(case, call, row)
-    times = len({flow.step_before(row) for row in found})
-    is_new = any(
-        is_of_this_step(case, use, row) and is_fresh(case, flow.log.calls[row], use, row)
-        for row in found[-_BOTH:]
-        for use in flow.log.calls[row].inputs
-        if flow.log.tensors[use.tensor].first_seen != draw and shape_of(flow, use.tensor) == shape
+    is_often = min(len({use.tensor for use in data}), len({flow.step_before(row) for row in found})) >= _MIN_STEPS
+    is_new = _BOTH * len(set(checksums)) > len(checksums) > _MIN_STEPS or any(
+        not is_of_this_step(case, use, row) or is_fresh(case, flow.log.calls[row], use, row)
+        for row, use in list(zip(found, data, strict=True))[-_BOTH:]
     )
-    is_new |= _BOTH * len(set(checksums)) > len(checksums) > _MIN_STEPS
-    return found if is_asked and is_new and times >= _MIN_STEPS else []
+    return found if hidden & asked and is_new and is_often else []
+
+
+def _is_turned(flow: Dataflow, mask: int, row: int) -> bool:
+    """Whether a mask is the opposite of what compared drawn numbers: ``~mask``, ``1 - mask``, ``mask == 0``."""
+    is_turned = False
+    for _, call in flow.makers(mask, row, _MOST_LOOKED_AT):
+        name = plain_name(call.function)
+        is_taken_away = name in ("sub", "rsub") and ("0" in call.scalars or call.function.endswith("rsub__"))
+        is_zero = name == "eq" and call.scalars.get("1") in (0, False)
+        is_turned ^= name in ("invert", "logical_not") or is_taken_away or is_zero
+    return is_turned
 
 
 def _looked_up(case: Case, call: Call, row: int) -> Iterator[int]:
