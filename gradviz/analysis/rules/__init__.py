@@ -75,6 +75,7 @@ from gradviz.analysis.rules.evaluation.scored_in_other_units import ScoredInOthe
 from gradviz.analysis.rules.evaluation.scored_on_trained_rows import ScoredOnTrainedRows
 from gradviz.analysis.rules.evaluation.transform_of_both_parts import TransformOfBothParts
 from gradviz.analysis.rules.evaluation.values_as_classes import ValuesAsClasses
+from gradviz.analysis.rules.evaluation.worst_state_kept import WorstStateKept
 from gradviz.analysis.rules.features.ids_in_two_bytes import IdsInTwoBytes
 from gradviz.analysis.rules.features.lengths_in_other_units import LengthsInOtherUnits
 from gradviz.analysis.rules.features.mask_token_overwritten import MaskTokenOverwritten
@@ -141,6 +142,7 @@ from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReverse
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.loops.argument_never_read import ArgumentNeverRead
+from gradviz.analysis.rules.loops.best_is_the_model import BestIsTheModel
 from gradviz.analysis.rules.loops.count_over_batches import CountOverBatches
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
@@ -149,6 +151,7 @@ from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
 from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
 from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
 from gradviz.analysis.rules.measures.seen_items_ranked import SeenItemsRanked
+from gradviz.analysis.rules.missing_gradients.adapted_and_not_used import AdaptedAndNotUsed
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
@@ -322,6 +325,7 @@ from gradviz.analysis.rules.similarities.positive_every_few import PositiveEvery
 from gradviz.analysis.rules.similarities.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.similarities.standardized_across import StandardizedAcross
+from gradviz.analysis.rules.similarities.temperature_twice import TemperatureTwice
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.arguments_in_other_order import ArgumentsInOtherOrder
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
@@ -746,6 +750,10 @@ RULES: tuple[type[Rule], ...] = (
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,
+    AdaptedAndNotUsed,
+    WorstStateKept,
+    TemperatureTwice,
+    BestIsTheModel,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,

@@ -115,6 +115,20 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV967": (
+        (
+            "copy.deepcopy(model)",
+            (("error, model", "error, copy.deepcopy(model)"), ("torch.manual_seed", "import copy; torch.manual_seed")),
+        ),
+    ),
+    "GV966": (("leave out this line", (("scores / 0.1, torch", "scores, torch"),)),),
+    "GV965": (
+        (
+            "keep the state if held_out < best",
+            (("held_out > best_loss", "held_out < best_loss"), ("best_loss = 0.0", 'best_loss = float("inf")')),
+        ),
+    ),
+    "GV964": (("with the new weights", (("outer = (far @ start - far", "outer = (far @ adapted - far"),)),),
     "GV963": (("divide by the number of samples", (("right / len(loader)", "right / len(loader.dataset)"),)),),
     "GV962": (("take the smallest distances", (("topk(3, dim=1)", "topk(3, dim=1, largest=False)"),)),),
     "GV961": (

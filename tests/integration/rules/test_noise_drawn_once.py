@@ -75,6 +75,96 @@ HEALTHY = (
                  loss="F.mse_loss(values, (rewards + 0.9 * follow @ x).amax(1))"),
 )  # fmt: skip
 
+PLAYERS = """
+make, judge = nn.Sequential(nn.Linear({width}, 16), nn.ReLU(), nn.Linear(16, 6)), nn.Linear(6, 1)
+first = torch.optim.SGD(make.parameters(), lr=0.1)
+second, data = torch.optim.SGD(judge.parameters(), lr=0.1), torch.randn(320, 6)
+{before}
+for real in data.split(32):
+    fake = make({latent})
+    against = F.softplus(-judge(real)).mean() + F.softplus(judge(fake.detach())).mean()
+    second.zero_grad()
+    against.backward()
+    second.step()
+    loss = F.softplus(-judge(fake)).mean()
+    first.zero_grad()
+    loss.backward()
+    first.step()
+"""
+DIFFUSION = """
+net = nn.Sequential(nn.Linear(7, 16), nn.Tanh(), nn.Linear(16, 6))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data, kept = torch.rand(320, 6), torch.linspace(0.99, 0.5, 50).cumprod(0)
+{before}
+for x in data.split(32):
+    noise = torch.randn_like(x)
+    {noisy}
+"""
+HIDDEN = """
+embed, layer, head = nn.Embedding(9, 8), nn.GRU(8, 8, batch_first=True, bidirectional=True), nn.Linear(16, 9)
+optimizer = torch.optim.SGD([*embed.parameters(), *layer.parameters(), *head.parameters()], lr=0.1)
+data = torch.randint(1, 9, (320, 7))
+{before}
+for tokens in data.split(32):
+    scores = head(layer(embed(tokens.masked_fill(hidden, 0)))[0])
+    loss = F.cross_entropy(scores[hidden], tokens[hidden])
+"""
+PLAYED_ONCE = (
+    PLAYERS.format(width=5, before="z = torch.randn(32, 5)  # HERE", latent="z"),
+    PLAYERS.format(width=9, before="z, labels = torch.rand(32, 5), nn.Embedding(3, 4)  # HERE\n"
+                                   "first.add_param_group({'params': labels.parameters()})",
+                   latent="torch.cat([z, labels(torch.randint(0, 3, (32,)))], 1)"),
+    DIFFUSION.format(before="t = torch.randint(0, 50, (32,))  # HERE",
+                     noisy="a = kept[t].unsqueeze(1)\n    mixed = a.sqrt() * x + (1 - a).sqrt() * noise\n    "
+                           "loss = F.mse_loss(net(torch.cat([mixed, t[:, None] / 50], 1)), noise)") + TRAIN,
+    DIFFUSION.format(before="t = torch.rand(32, 1)  # HERE",
+                     noisy="loss = F.mse_loss(net(torch.cat([t * x + (1 - t) * noise, t], 1)), x - noise)") + TRAIN,
+    HIDDEN.format(before="hidden = torch.rand(32, 7) < 0.2  # HERE") + TRAIN,
+)  # fmt: skip
+FILLED = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data, drawn = torch.rand(320, 8), torch.rand(32, 8) < 0.3  # HERE
+for x in data.split(32):
+    y = x.cumsum(1)
+    {seen}
+    loss = {loss}
+"""
+PLAYED_ONCE += (
+    FILLED.format(seen="seen = x * (1 - drawn.float())", loss="((net(seen) - x) * drawn).square().mean()") + TRAIN,
+    FILLED.format(seen="seen = torch.where(drawn, torch.zeros(()), x)", loss="F.mse_loss(net(seen)[drawn], x[drawn])")
+    + TRAIN,
+)
+PLAYED_ANEW = (
+    # Padding is hidden from both.
+    FILLED.format(seen="seen = x * drawn", loss="((net(seen) - y).square() * drawn).mean()") + TRAIN,
+    FILLED.format(seen="seen = x.masked_fill(drawn, 0.0)", loss="((net(seen) - y).square() * ~drawn).mean()") + TRAIN,
+    # A fixed one is for pictures.
+    PLAYERS.format(width=5, before="shown = torch.randn(32, 5)\nwith torch.no_grad():\n    make(shown)",
+                   latent="torch.randn(32, 5)"),
+    # A code for each place that joins new noise.
+    PLAYERS.format(width=5, before="place = torch.randn(32, 2)", latent="torch.cat([place, torch.randn(32, 3)], 1)"),
+    # All data in each batch, each with its own time.
+    DIFFUSION.format(before="t = torch.rand(32, 1)\nsome = data[:32]",
+                     noisy="loss = F.mse_loss(net(torch.cat([some, t], 1)), t * some)") + TRAIN,
+    # Weights of classes, which a network gets, too.
+    DIFFUSION.format(before="y, w = torch.randint(0, 3, (32,)), torch.tensor([1.0, 2.0, 0.5])",
+                     noisy="loss = (F.cross_entropy(net(torch.cat([x, y[:, None]], 1)), y, reduction='none')"
+                           " * w[y]).mean()") + TRAIN,
+    HIDDEN.format(before="mask = torch.rand(32, 7) < 0.2").replace("    scores", "    hidden = torch.rand(32, 7) < 0.2"
+                                                                   "\n    scores") + TRAIN,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("script", PLAYED_ONCE)
+def test_latents_times_and_masks_that_all_steps_share(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script, "noise_drawn_once", tmp_path)
+
+
+@pytest.mark.parametrize("script", PLAYED_ANEW)
+def test_latents_times_and_masks_of_each_step(script: str, tmp_path: Path) -> None:
+    assert "noise_drawn_once" not in {each.cause for each in alarms(HEAD + script, tmp_path)}
+
 
 @pytest.mark.parametrize("script", FAULTY)
 def test_noise_that_all_steps_share_is_told_where_it_is_drawn(script: str, tmp_path: Path) -> None:

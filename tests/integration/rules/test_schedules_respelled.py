@@ -124,7 +124,25 @@ for step in range(12):
     schedule.step()
 """
 
+_HELD = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+total = {total}
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: {factor})
+for epoch in range(6):
+    for x in torch.randn(40, 4).split(8):
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    schedule.step(){mark}
+"""
+
 FAULTS = {
+    "a function that holds the number of all steps": (
+        "schedule_counts_batches",
+        _HELD.format(total=30, factor="1 - n / total", mark="  # HERE"),
+    ),
     "a formula for the rate itself": (
         "rate_multiplied_twice",
         _NOAM.format(rate=1e-3, width=512, function="factor").replace("factor)\nfor", "factor)  # HERE\nfor"),
@@ -184,6 +202,11 @@ for generation in range(4):
     members[-1].exploit(members[0])
 """
 HEALTHY = {
+    "a function that holds the number of epochs": _HELD.format(total=6, factor="1 - n / total", mark=""),
+    "a function for a longer training": _HELD.format(total=300, factor="1 - n / total", mark=""),
+    "a function whose half-life is as long as the training": _HELD.format(
+        total=30, factor="0.5 ** (n / total)", mark=""
+    ),
     "rates that members of a population take from each other": _POPULATION,
     "a formula for the rate, of an optimizer that has 1": _NOAM.format(rate=1.0, width=512, function="factor"),
     "a formula divided by its highest value": _NOAM.format(

@@ -60,6 +60,17 @@ OF_OTHER_LENGTHS = (
     similar = torch.einsum("id,jd->ij", z, z).div(0.1).masked_fill(hidden, float("-inf"))
     loss = F.cross_entropy(similar, (torch.arange(16) + 8) % 16)
 """,
+    # over the batch, before distances
+    """
+    z = torch.cat([v.mean(1), w.mean(1)])
+    z = F.normalize(z, dim=0)  # HERE
+    far = torch.cdist(z, z)
+    loss = F.relu(far[:8, 8:].diag() - far[:8, :8].max(1).values + 0.2).mean()
+""",
+    """
+    v, w = F.normalize(v.mean(1), dim=0), F.normalize(w.mean(1), dim=0)  # HERE
+    loss = F.triplet_margin_loss(v, w, w.roll(1, 0), margin=0.2)
+""",
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, line_that_gave, location_of_call, operation, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
@@ -146,8 +147,20 @@ def _overlap(flow: Dataflow, row: int, above: int, below: int) -> _Overlap | Non
     for tensor, before in summed(flow, above, row):
         found = product_with_target(flow, tensor, before)
         if found is not None and found.area.tensor in areas | squared:
+            shape = shape_of(flow, found.area.tensor)
+            is_alone = [each for each in areas if shape_of(flow, each) == shape] == [found.area.tensor]
+            if is_alone and _is_exponential(flow, found.area.tensor, before):
+                return None  # the share of some in a sum of exponentials, as in a softmax
             return _Overlap(found.product, found.area.tensor, found.area.tensor not in areas)
     return None
+
+
+def _is_exponential(flow: Dataflow, tensor: int, before: int) -> bool:
+    """Whether ``exp()`` made a tensor, of which a mask may have left out a part."""
+    made = value_maker(flow, tensor, before)
+    if made is not None and plain_name(made[1].function) == "mul" and len(made[1].live_inputs) == 1:
+        made = value_maker(flow, made[1].live_inputs[0].tensor, made[0])
+    return made is not None and plain_name(made[1].function) == "exp"
 
 
 def _is_clearly_outside(flow: Dataflow, overlap: _Overlap) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, callers, function_of, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, function_of
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.kept_best import Better, better_than_best
-from gradviz.analysis.rules.bases.losses.fits import ERRORS
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.better_by_origin import MAX_ROWS, better_by_hand, better_by_origin
 from gradviz.analysis.rules.bases.sources.rates.better_words import better_by_line, better_by_words
 from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau, plateaus_by_hand
 from gradviz.analysis.rules.bases.sources.rates.summed_readings import added_to_readings
@@ -82,7 +82,7 @@ class PlateauOfWrongSide(Rule):
         for file, tree in own_files(case) if case.histories.steps else ():
             ran = LinesThatRan(case.dataflow, file)
             for plateau in plateaus_by_hand(tree):
-                better = _better_by_hand(case, ran, plateau)
+                better = better_by_hand(case, ran, plateau)
                 if better is not None and better != plateau.better:
                     yield self._by_hand(Location(file, plateau.line), plateau, better)
 
@@ -119,7 +119,7 @@ def _better(case: Case, schedule: Schedule) -> Better | None:
     """What is better, as the first of these tells."""
     rows = _rows_of_readings(case, schedule)
     return (
-        _better_by_origin(case, rows)
+        better_by_origin(case, rows)
         or _better_by_names(case, schedule)
         or _better_by_function(case, schedule, rows)
         or _better_than_best(case, schedule)
@@ -127,16 +127,6 @@ def _better(case: Case, schedule: Schedule) -> Better | None:
 
 
 _MIN_READINGS = 2
-_MAX_ROWS = 20
-_MAX_CALLS = 12
-
-
-def _better_by_hand(case: Case, ran: LinesThatRan, plateau: Plateau) -> Better | None:
-    """What is better of a number that a program compares itself, as its origin or its names tell."""
-    calls = case.dataflow.log.calls
-    rows = [row for line in plateau.made for row in ran.rows_in(line, line) if type(calls[row].result) is float]
-    named = {better_by_words(each) for each in (plateau.name, *plateau.given) if "-" not in each} - {None}
-    return _better_by_origin(case, rows[-_MAX_ROWS:]) or (next(iter(named)) if len(named) == 1 else None)
 
 
 # -- what the numbers were computed from -------------------------------------------------------------------------------
@@ -149,41 +139,7 @@ def _rows_of_readings(case: Case, schedule: Schedule) -> list[int]:
     for row, call in enumerate(case.dataflow.log.calls):
         if type(call.result) is float and call.result in wanted and call.inputs:
             rows.setdefault(call.result, []).append(row)
-    return [row for each in rows.values() for row in each[-_MAX_ROWS:]] if 2 * len(rows) > len(wanted) else []
-
-
-def _better_by_origin(case: Case, rows: list[int]) -> Better | None:
-    """What is better, if the origins of the numbers agree."""
-    found = {_better_of(case.dataflow, row) for row in rows}
-    return next(iter(found)) if len(found) == 1 else None
-
-
-def _better_of(flow: Dataflow, row: int) -> Better | None:
-    """What is better of the number that a call reads."""
-    tensor, before = flow.log.calls[row].inputs[0].tensor, row
-    for _ in range(_MAX_CALLS):
-        made = flow.newest_producer(tensor, before)
-        if made is None:
-            return None
-        call = flow.log.calls[made]
-        name = plain_name(call.function)
-        if name in ERRORS:
-            return "min"
-        if name == "eq" and len(call.inputs) > 1:
-            return "max"
-        is_kept = name in _KEEP and len(call.inputs) == 1 and not _is_negative(call.scalars.get("1"))
-        if not is_kept and name not in _ADD:
-            return None
-        tensor, before = call.inputs[-1].tensor, made
-    return None
-
-
-def _is_negative(number: object) -> bool:
-    return isinstance(number, int | float) and number < 0
-
-
-_KEEP = frozenset({"mean", "sum", "float", "double", "to", "type", "div", "mul", "detach", "cpu", "clone", "squeeze"})
-_ADD = frozenset({"add", "iadd"})
+    return [row for each in rows.values() for row in each[-MAX_ROWS:]] if 2 * len(rows) > len(wanted) else []
 
 
 # -- what the program calls them ---------------------------------------------------------------------------------------

@@ -30,9 +30,9 @@ class ScheduleCountsBatches(Rule):
     ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
     fewer, in a program that ran to its end; and schedules whose length, milestones or function the program computes
     with its number of batches in an epoch, also rates that it sets itself; and those that are made for the number of
-    backward calls, of which several make one step, also where the functions of ``LambdaLR`` hold that number, or
-    several in ``SequentialLR`` come to it together. A schedule of another length is left alone: it may be meant for a
-    longer training.
+    backward calls, of which several make one step, also where the functions of ``LambdaLR`` hold that number, or that
+    of all steps, or several in ``SequentialLR`` come to it together. A schedule of another length is left alone: it may
+    be meant for a longer training.
 
     Why it matters
     --------------
@@ -74,7 +74,8 @@ class ScheduleCountsBatches(Rule):
         told = set[int]()
         for schedule in case.dataflow.log.schedules:
             is_candidate = schedule.optimizer not in told and _is_seldom_stepped(case, schedule)
-            if is_candidate and (_is_for_all_steps(schedule) or _is_of_batches(case, schedule)):
+            is_of_steps = is_candidate and (_is_for_all_steps(schedule) or _holds_all_steps(case, schedule))
+            if is_candidate and (is_of_steps or _is_of_batches(case, schedule)):
                 told.add(schedule.optimizer)
                 yield self._finding(case, schedule)
             elif schedule.optimizer not in told and (calls := _backwards_it_counts(case, schedule)):
@@ -189,6 +190,22 @@ def _is_for_all_steps(schedule: Schedule) -> bool:
     return is_of_length and abs((length or 0) - steps) <= _MAX_DIFFERENCE * steps
 
 
+def _holds_all_steps(case: Case, schedule: Schedule) -> bool:
+    """Whether the functions of a schedule hold the number of all steps that its optimizer makes, not that of its own
+    moves, and its rate has not come to an end."""
+    steps, held = schedule.optimizer_steps, schedule.held_counts
+    own = range((schedule.moves or 0) - 1, (schedule.moves or 0) + _STEPS_OF_EACH_MOVE)
+    is_held = steps >= _FEWEST_STEPS and steps in held and not any(each in held for each in own)
+    optimizer = case.dataflow.log.optimizers[schedule.optimizer]
+    rates = optimizer.first_rate, next(iter(optimizer.learning_rates), None)
+    is_rising = rates[0] is not None and rates[1] is not None and rates[0] < rates[1]  # a warm-up, of which GV723 tells
+    return is_held and not is_rising and not _has_ended(optimizer) and not _is_a_power(case, schedule)
+
+
+_FEWEST_STEPS = 12
+"""A smaller number may be one of something else."""
+
+
 def _backwards_it_counts(case: Case, schedule: Schedule) -> int | None:
     """How many backward calls a schedule was made for, that is stepped with its optimizer, once for several of them."""
     moves, steps, calls = schedule.moves, schedule.optimizer_steps, _backwards_of(case, schedule.optimizer)
@@ -249,9 +266,13 @@ def _holds(schedule: Schedule, calls: int, optimizer: LoggedOptimizer) -> bool:
     come to an end."""
     steps, held = schedule.optimizer_steps, schedule.held_counts
     is_converted = any(each in held for each in (steps, calls // steps, calls // steps + 1))
+    return calls in held and not is_converted and not _has_ended(optimizer)
+
+
+def _has_ended(optimizer: LoggedOptimizer) -> bool:
+    """Whether little is left of a rate."""
     rates = [rate for rate in (*optimizer.highest_rates[:1], *optimizer.learning_rates[:1]) if rate is not None]
-    has_ended = len(rates) == _FIRST_AND_LAST and rates[1] < rates[0] * _LEAST_LEFT
-    return calls in held and not is_converted and not has_ended
+    return len(rates) == _FIRST_AND_LAST and rates[1] < rates[0] * _LEAST_LEFT
 
 
 _FIRST_AND_LAST = 2

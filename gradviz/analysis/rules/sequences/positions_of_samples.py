@@ -11,6 +11,12 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sequences.positions.position_tables import (
+    is_beginning,
+    is_of_model,
+    is_turned,
+    table_in_order,
+)
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -111,75 +117,32 @@ def _table_along_first_axis(flow: Dataflow, row: int, call: Call) -> tuple[int, 
         if given == (shape[0], 1, shape[2]):
             table = _longer_table(flow, row, use)
             return None if table is None else (table, shape)
-        if given[-_BOTH:] == shape[1:] and given in (shape[1:], (1, *shape[1:])) and _is_turned(flow, row, other):
+        if given[-_BOTH:] == shape[1:] and given in (shape[1:], (1, *shape[1:])) and is_turned(flow, row, other):
             table = _longer_table(flow, row, use)
             return None if table is None else (table, (shape[1], shape[0], shape[2]))
     return None
-
-
-def _is_turned(flow: Dataflow, row: int, use: TensorUse) -> bool:
-    """Whether the first two axes were exchanged: those of data, or of the ids before their rows were looked up."""
-    shape = shape_of(flow, use.tensor)
-    tensor = use.tensor
-    for _ in range(_MOST_CALLS):
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or not call.inputs:
-            return False
-        name, given, turned = plain_name(call.function), shape_of(flow, call.inputs[0].tensor), shape_of(flow, tensor)
-        if name in _TURNS:
-            return len(given) >= _BOTH and turned[:_BOTH] == (given[1], given[0]) and turned[:_BOTH] == shape[:_BOTH]
-        if name not in _KEEPS_ROWS or turned[:_BOTH] != shape[:_BOTH]:
-            return False
-        tensor, row = call.inputs[0].tensor, made
-    return False
-
-
-_MOST_CALLS = 6
-_KEEPS_ROWS = frozenset({
-    "embedding", "mul", "div", "dropout", "layer_norm", "linear", "relu", "gelu", "float", "to", "contiguous", "clone",
-    "one_hot",
-})  # fmt: skip
-_TURNS = frozenset({"transpose", "permute", "movedim", "t", "T", "mT"})
 
 
 def _longer_table(flow: Dataflow, row: int, use: TensorUse) -> int | None:
     """The table from whose beginning a tensor was cut, if it is longer and no call of this step made it."""
     made = flow.producers(use.tensor, row)
     cut = flow.log.calls[made[-1]] if made else None
-    if cut is not None and plain_name(cut.function) == "unsqueeze" and cut.inputs:
-        return _looked_up_in_order(flow, made[-1], cut.inputs[0].tensor)
-    if cut is not None and plain_name(cut.function) in ("embedding", "index_select"):
-        return _looked_up_in_order(flow, row, use.tensor)
-    if cut is None or plain_name(cut.function) not in ("getitem", "narrow") or len(cut.inputs) != 1:
+    if cut is None or not cut.inputs:
         return None
-    is_beginning = any(place.endswith(".stop") for place in cut.scalars)
-    if plain_name(cut.function) == "narrow":
-        places = (("1", "dim"), ("2", "start"))
-        is_beginning = all(cut.scalars.get(place, cut.scalars.get(word)) == 0 for place, word in places)
+    if plain_name(cut.function) == "unsqueeze":
+        return _looked_up_in_order(flow, made[-1], cut.inputs[0].tensor)
+    if plain_name(cut.function) in ("embedding", "index_select"):
+        return _looked_up_in_order(flow, row, use.tensor)
     table = cut.inputs[0].tensor
-    is_longer = shape_of(flow, table)[0] > shape_of(flow, use.tensor)[0]
-    is_of_model = (
-        flow.log.tensors[table].role != "tensor"
-        or not flow.producers(table, row)[-1:]
-        or (flow.producers(table, row)[-1] < flow.step_before(row))
-    )
-    return table if is_beginning and is_longer and is_of_model else None
+    is_longer = shape_of(flow, table)[:1] > shape_of(flow, use.tensor)[:1]
+    return table if is_beginning(cut) and is_longer and is_of_model(flow, table, row) else None
 
 
 def _looked_up_in_order(flow: Dataflow, row: int, tensor: int) -> int | None:
-    """The table of whose rows 0, 1, 2 ... a tensor was made: ``embedding(torch.arange(n), table)``."""
+    """The table of whose rows 0, 1, 2 ... a tensor was made, if it has more."""
     made = flow.newest_producer(tensor, row)
-    call = None if made is None else flow.log.calls[made]
-    if made is None or call is None or len(call.inputs) != _BOTH:
-        return None
-    name = plain_name(call.function)
-    if name not in ("embedding", "getitem", "index_select"):
-        return None
-    index, table = call.inputs if name == "embedding" else reversed(call.inputs)
-    source = flow.newest_producer(index.tensor, made)
-    is_in_order = source is not None and plain_name(flow.log.calls[source].function) == "arange"
-    return table.tensor if is_in_order and shape_of(flow, table.tensor)[0] > shape_of(flow, tensor)[0] else None
+    table = None if made is None else table_in_order(flow, made, flow.log.calls[made])
+    return table if table is not None and shape_of(flow, table)[0] > shape_of(flow, tensor)[0] else None
 
 
 def _is_batch_first(flow: Dataflow, row: int, until: int, shape: Shape) -> bool:

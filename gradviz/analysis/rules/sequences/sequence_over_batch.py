@@ -8,10 +8,14 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first
-from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.creation_lines import line_of_module
+from gradviz.analysis.dataflow.tensor_words import tensor_words
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.axis_sources import Label, sources_of_axis
+from gradviz.analysis.rules.bases.sequences.positions.position_tables import AddedPositions, added_positions
 from gradviz.analysis.rules.bases.sequences.sample_axes import CellLoop, cell_loops, draw_along, is_shifted_along
 from gradviz.analysis.rules.bases.sequences.times_of_returns import Crossed, crossed_times
 from gradviz.graph.call_log import Call
@@ -75,6 +79,9 @@ class SequenceOverBatch(Rule):
             elif drawn is not None:
                 told.add(call.call_site)
                 yield self._of_drawn(case, row, drawn)
+            elif (added := _positions_of_other_axis(case, row)) is not None:
+                told.add(call.call_site)
+                yield self._of_positions(case, row, added)
         for loop in cell_loops(flow):
             yield from self._of_cell(case, loop)
         for crossed in crossed_times(flow):
@@ -85,9 +92,10 @@ class SequenceOverBatch(Rule):
     def _of_returns(self, case: Case, crossed: Crossed) -> Finding:
         """A layer whose time steps are the samples of the loop that adds up what follows each step."""
         flow = case.dataflow
-        call = flow.log.calls[crossed.layer]
-        used, summed = location_of_call(flow, crossed.layer), location_of_call(flow, crossed.loop)
-        location = case.location_of_site(line_of_module(flow, call)) or used
+        row = crossed.layer
+        call = flow.log.calls[row]
+        used, summed = location_of_call(flow, row), location_of_call(flow, crossed.loop)
+        location = location_of_line(line_of_layer(flow, row)) or used
         time = 1 - crossed.axis
         return self.finding(
             f"{_words(call)} took axis {time} of {shape_of(flow, call.inputs[0].tensor)} for time, and the loop"
@@ -107,7 +115,7 @@ class SequenceOverBatch(Rule):
         call = flow.log.calls[row]
         used, taken = location_of_call(flow, row), location_of_call(flow, drawn)
         shape = shape_of(flow, call.inputs[0].tensor)
-        location = case.location_of_site(line_of_module(flow, call)) or used
+        location = location_of_line(line_of_layer(flow, row)) or used
         return self.finding(
             f"{_words(call)} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, and the "
             f"samples that were drawn{at_line(taken)} lie along it",
@@ -116,6 +124,25 @@ class SequenceOverBatch(Rule):
             fix="make the layer with batch_first=True, or give it (time, batch, features)",
             location=location,
             symptom_location=taken if taken != location else None,
+        )
+
+    def _of_positions(self, case: Case, row: int, added: AddedPositions) -> Finding:
+        """A layer that runs along another axis than that of the positions."""
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        used, line = location_of_call(flow, row), location_of_call(flow, added.row)
+        shape = shape_of(flow, flow.log.calls[added.row].outputs[0].tensor)
+        location = location_of_line(line_of_layer(flow, row)) or used
+        where = at_line(used) if used != location else ""
+        return self.finding(
+            f"{_words(call)} took axis {1 - added.axis} of {shape} for time{where}, but{at_line(line)} each place of "
+            f"axis {added.axis} gets its row of {tensor_words(flow, added.table)}, an encoding of positions",
+            symptom="grad_wrong",
+            why=_WHY,
+            fix="make the layer with batch_first=True, or give it (time, batch, features)",
+            location=location,
+            symptom_location=line if line != location else used,
+            evidence={"shape": str(shape)},
         )
 
     def _of_cell(self, case: Case, loop: CellLoop) -> Iterator[Finding]:
@@ -152,7 +179,7 @@ class SequenceOverBatch(Rule):
         used, chosen = location_of_call(flow, row), location_of_call(flow, end)
         what = _words(call)
         ending = plain_name(flow.log.calls[end].function).replace("getitem", "indexing")
-        location = case.location_of_site(line_of_module(flow, call)) or used
+        location = location_of_line(line_of_layer(flow, row)) or used
         return self.finding(
             f"{what} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, but"
             f"{at_line(chosen)} {ending} uses up axis 1 as time, and "
@@ -171,6 +198,27 @@ _WHY = (
     "other time step"
 )
 _FEWEST = 2
+
+
+def _positions_of_other_axis(case: Case, row: int) -> AddedPositions | None:
+    """The table of positions that was added along the samples of a layer, if no layer of this step runs along these
+    positions, as one does that attends to samples and to their columns in turn."""
+    flow = case.dataflow
+    given = flow.log.calls[row].inputs[0].tensor
+    added = added_positions(flow, sources_of_axis(flow, given, 1, row) or (), row)
+    until = case.histories.backward_after(row)
+    if added is None or until is None or added.axis != 1 or added_positions(flow, _along(flow, row), row) is not None:
+        return None
+    result = flow.log.calls[added.row].outputs[0].tensor
+    layers = [
+        each for each in range(flow.step_before(row), until) if _runs_along_first_axis(case, flow.log.calls[each])
+    ]
+    return None if any((result, added.axis) in _along(flow, each) for each in layers) else added
+
+
+def _along(flow: Dataflow, row: int) -> frozenset[Label]:
+    """The axes that are that along which a layer runs."""
+    return sources_of_axis(flow, flow.log.calls[row].inputs[0].tensor, 0, row) or frozenset()
 
 
 def _words(call: Call) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
 from gradviz.analysis.rules.bases.sequences.copied_inputs import (
@@ -30,6 +30,8 @@ from gradviz.analysis.rules.bases.sequences.copied_tokens import (
 from gradviz.analysis.rules.bases.sequences.part_of_inputs import TargetRead, target_read
 from gradviz.analysis.rules.bases.sequences.positions.steps_fed import step_fed
 from gradviz.analysis.rules.bases.sequences.stacked_windows import stacked_target_read
+from gradviz.analysis.rules.bases.sources.loops.window_lines import TargetInWindow, targets_in_windows
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
 class TargetsAreInputs(Rule):
@@ -44,7 +46,7 @@ class TargetsAreInputs(Rule):
     for. Also regressions: of a recurrent layer that reads ``x[:, :-1]`` and is asked for ``x[:, :-1]``, of one that
     begins with the state of an encoder and reads all of its target, of a model that gets data with added noise and is
     asked for that noisy data, and of a model that reads a window whose last values are its target, or the beginning of
-    it.
+    it; also where a loop cuts both out of an array: ``x.append(s[i : i + n + 1])`` beside ``y.append(s[i + n])``.
 
     Why it matters
     --------------
@@ -110,7 +112,25 @@ class TargetsAreInputs(Rule):
             copied = (each for each in found[-1] if all(found) and only_copies(case, rows[-1], each))
             if (last := next(copied, None)) is not None:
                 yield self._finding(case, rows, last)
-        yield from self._of_regressions(case)
+        is_told = False
+        for finding in self._of_regressions(case):
+            is_told = True
+            yield finding
+        for file, tree in own_files(case) if not is_told and case.histories.steps else ():
+            for target in targets_in_windows(tree):
+                yield self._cut_out(file, target)
+
+    def _cut_out(self, file: str, found: TargetInWindow) -> Finding:
+        """A window and its target of an array that is none of torch."""
+        which = "last" if found.shared == 1 else f"{found.shared:,}th last"
+        return self.finding(
+            f"the target that is cut out here is the {which} value of the window beside it, which the model reads",
+            symptom="grad_wrong",
+            why="the model only has to copy this value, and learns nothing about what follows",
+            fix="end the window before the target: inputs x[i:i + n], target x[i + n]",
+            location=Location(file, found.line),
+            symptom_location=Location(file, found.window_at) if found.window_at != found.line else None,
+        )
 
     def _of_regressions(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
@@ -138,7 +158,10 @@ class TargetsAreInputs(Rule):
 
     def _read_before(self, case: Case, found: TargetRead) -> Finding:
         flow = case.dataflow
-        location, read = two_lines(flow, found.cut, found.read)
+        line = case.source_line(location_of_call(flow, found.cut)) or ""
+        # A loop over a loader takes the samples out, and does not say what they are.
+        cut = found.made if found.made >= 0 and line.lstrip().startswith("for ") else found.cut
+        location, read = two_lines(flow, cut, found.read)
         window = f"the window of {found.length:,} values that the model reads"
         if found.shared < found.of:
             return self.finding(

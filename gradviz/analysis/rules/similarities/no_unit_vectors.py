@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above, together
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.vector_lengths import Scaled, factors, foreign_lengths, scaled_above
+from gradviz.graph.call_log import TensorUse
 
 
 class NoUnitVectors(Rule):
@@ -22,7 +23,8 @@ class NoUnitVectors(Rule):
     A product of two tensors that were both divided by Euclidean norms (``normalize()``, ``x / x.norm()``, or by hand),
     where a norm was taken over another axis than the one that the product sums over: ``normalize()`` works along axis 1
     unless told otherwise, which is the axis of tokens in a batch of sequences. Also a norm of a whole batch before
-    similarities of its samples, and vectors that are divided by the norms of those with which they are compared.
+    similarities of its samples, vectors that are divided by the norms of those with which they are compared, and norms
+    over the samples before distances (``cdist()``, ``triplet_margin_loss()``).
 
     Why it matters
     --------------
@@ -64,7 +66,7 @@ class NoUnitVectors(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         seen, told = set[int | None](), set[int | None]()
-        for row, call in calls_named(flow, _PRODUCTS):
+        for row, call in calls_named(flow, _PRODUCTS | _DISTANCES):
             if not call.live_inputs or call.call_site in seen:
                 continue
             if call.kind != "operation" or not flow.has_step_after(row):
@@ -97,17 +99,20 @@ class NoUnitVectors(Rule):
 
     def _finding(self, case: Case, row: int, scaled: Scaled) -> Finding:
         flow = case.dataflow
-        call = flow.log.calls[scaled.row]
+        call, call_used = flow.log.calls[scaled.row], flow.log.calls[row]
         shape = shape_of(flow, call.outputs[0].tensor)
         location, used = location_of_call(flow, scaled.row), location_of_call(flow, row)
         words = f"{call_words(call)} scales" if plain_name(call.function) == "normalize" else "the norm is taken"
         axes = sorted(scaled.axes)
         over = "all of" if len(axes) == sum(size > 1 for size in shape) else _axes_words(axes) + " of"
         where = "" if used == location else at_line(used)
+        is_distance = plain_name(call_used.function) in _DISTANCES
+        met = f"the distances{where} are of vectors along" if is_distance else f"the product{where} sums over"
         return self.finding(
-            f"{words} over {over} ({', '.join(map(str, shape))}), but the product{where} sums over axis {scaled.axis}",
+            f"{words} over {over} ({', '.join(map(str, shape))}), but {met} axis {scaled.axis}",
             symptom="grad_wrong",
-            why=f"the vectors along axis {scaled.axis} have other lengths than 1, so the products are no cosines, and "
+            why=f"the vectors along axis {scaled.axis} have other lengths than 1, so the "
+            f"{'distances have no bound' if is_distance else 'products are no cosines'}, and "
             "other samples or positions decide on their scale",
             fix=f"take the length of each vector by itself: F.normalize(x, dim={scaled.axis - len(shape)}), or "
             f"x / x.norm(dim={scaled.axis - len(shape)}, keepdim=True)",
@@ -119,6 +124,7 @@ class NoUnitVectors(Rule):
 
 
 _PRODUCTS = frozenset({"matmul", "mm", "bmm", "linear", "einsum", "sum", "vecdot"})
+_DISTANCES = frozenset({"cdist", "pairwise_distance", "triplet_margin_loss"})
 
 
 def _axes_words(axes: list[int]) -> str:
@@ -127,7 +133,7 @@ def _axes_words(axes: list[int]) -> str:
 
 def _wrongly_scaled(flow: Dataflow, row: int) -> Scaled | None:
     """The division by a wrong length above one of two factors, if both are divided by lengths."""
-    pair = factors(flow, row, flow.log.calls[row])
+    pair = _compared(flow, row)
     scaled = [found for use, axis in pair if (found := scaled_above(flow, row, use, axis)) is not None]
     wrong = [each for each in scaled if not each.is_of_each and each.axes and _is_computed_and_wide(flow, each)]
     if len(scaled) != _BOTH or not wrong:
@@ -140,6 +146,14 @@ def _wrongly_scaled(flow: Dataflow, row: int) -> Scaled | None:
 
 _BOTH = 2
 _MAX_USES = 40
+
+
+def _compared(flow: Dataflow, row: int) -> tuple[tuple[TensorUse, int], ...]:
+    """The two tensors of a product, or of distances, each with the axis along which their vectors lie."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) not in _DISTANCES:
+        return factors(flow, row, call)
+    return tuple((use, len(shape_of(flow, use.tensor)) - 1) for use in call.inputs[:_BOTH])
 
 
 def _is_of_networks(flow: Dataflow, rows: tuple[int, int]) -> bool:
@@ -157,7 +171,8 @@ def _is_of_similarities(flow: Dataflow, row: int) -> bool:
     """Whether the products of samples are compared: a kernel of a whole data set is scaled as a whole on purpose."""
     call = flow.log.calls[row]
     given, made = (len(shape_of(flow, use.tensor)) for use in (call.inputs[0], call.outputs[0]))
-    if plain_name(call.function) in ("sum", "vecdot") or (plain_name(call.function) == "einsum" and made < given):
+    name = plain_name(call.function)
+    if name in ("sum", "vecdot", "triplet_margin_loss") or (name == "einsum" and made < given):
         return True  # one product of each pair
     after = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, live=True)[:_MAX_USES]
     return any(plain_name(flow.log.calls[each].function) in _COMPARE for each in after)

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training
-from gradviz.analysis.rules.bases.losses.scales.unit_vectors import are_normalized
+from gradviz.analysis.rules.bases.losses.scales.unit_vectors import are_normalized, leaves_out
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call
 
@@ -118,7 +118,6 @@ class _Cosines(Struct, frozen=True):
 
 
 _HALF = 0.5
-_OUT = -1e3
 _BOTH = 2
 _MAX_STEPS = 10
 _SCALES = frozenset({"mul", "div"})
@@ -150,16 +149,10 @@ def _cosines(flow: Dataflow, row: int) -> _Cosines | None:
                 return None
             steps.append((call, number))
             scaled = before if scaled is None and name in _SCALES else scaled
-        elif name not in SHAPE_ONLY and not _leaves_out(call):
+        elif name not in SHAPE_ONLY and not leaves_out(call):
             return None
         tensor = call.live_inputs[0].tensor if call.live_inputs else call.inputs[0].tensor
     return None
-
-
-def _leaves_out(call: Call) -> bool:
-    """Whether a call leaves out scores, as those of each vector with itself: ``masked_fill(mask, -inf)``."""
-    name, number = plain_name(call.function), number_of(call, "2", "value", missing=0.0)
-    return name in ("masked_fill", "fill_diagonal") and min(number, number_of(call, "1", missing=0.0)) < _OUT
 
 
 def _number(flow: Dataflow, row: int, call: Call) -> float | None:

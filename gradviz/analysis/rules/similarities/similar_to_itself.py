@@ -160,10 +160,18 @@ def _is_contrast(flow: Dataflow, row: int, call: Call) -> bool:
     if name == "logsumexp":
         return axis_of(call, _TWO) is not None and any(_is_less(flow, user, call) for user in rows)
     if name == "exp" and users:
-        return all(plain_name(user.function) == "sum" and axis_of(user, _TWO) is not None for user in users) and all(
-            _is_denominator(flow, user, row) for user in users
-        )
+        # Positives are chosen by a mask, and divided by what is summed of all.
+        sums = [user for user in users if not _is_masked(flow, user, result)]
+        are_sums = all(plain_name(user.function) == "sum" and axis_of(user, _TWO) is not None for user in sums)
+        return bool(sums) and are_sums and all(_is_denominator(flow, user, row) for user in sums)
     return False
+
+
+def _is_masked(flow: Dataflow, call: Call, table: int) -> bool:
+    """Whether a call multiplies the table with a mask of the same shape, which has no gradient."""
+    others = [use for use in call.inputs if use.tensor != table]
+    is_mask = len(others) == 1 and not others[0].requires_grad and bool(call.outputs)
+    return plain_name(call.function) == "mul" and is_mask and shape_of(flow, others[0].tensor) == shape_of(flow, table)
 
 
 def _is_less(flow: Dataflow, row: int, maker: Call) -> bool:

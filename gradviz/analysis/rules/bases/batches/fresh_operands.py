@@ -38,10 +38,10 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
         for each in same_line
         if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
     ]
-    return _change(values)
+    return values_change(values)
 
 
-def _change(values: list[ValueFacts | None]) -> bool:
+def values_change(values: list[ValueFacts | None]) -> bool:
     """Whether most of them differ, or at least from those before: a program that goes through few batches in order,
     again and again, has few different ones."""
     different = len({each for each in values if each is not None})
@@ -125,7 +125,7 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
             out = call.outputs[0]
             shape = shape_of(flow, given) if name in ARITHMETIC else shape
             is_each = shape_of(flow, out.tensor) == shape and any(shape_of(flow, use.tensor) == shape for use in others)
-            is_new = any(is_fresh(case, call, use, row) and _is_of_this_step(case, use, row) for use in others)
+            is_new = any(is_fresh(case, call, use, row) and is_of_this_step(case, use, row) for use in others)
             if name in ARITHMETIC and is_each and is_new:
                 # The beginning of a table may be added to data: positions of a sequence.
                 is_noise = _is_shifted(case, row) if out.requires_grad else given not in sliced
@@ -139,7 +139,7 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
     return sorted(found) if is_often else []
 
 
-def _is_of_this_step(case: Case, use: TensorUse, row: int) -> bool:
+def is_of_this_step(case: Case, use: TensorUse, row: int) -> bool:
     """Whether the model computes it, or it was made since the last step."""
     made = case.dataflow.producers(use.tensor, row)
     return use.requires_grad or (bool(made) and made[-1] >= case.dataflow.step_before(row))

@@ -58,6 +58,8 @@ class TargetRead(Struct, frozen=True):
     """How many steps of the target the window has."""
     of: int
     """How many steps the target has."""
+    made: int = -1
+    """The call that cut it out first, if that is known."""
 
 
 def target_read(flow: Dataflow, row: int) -> TargetRead | None:

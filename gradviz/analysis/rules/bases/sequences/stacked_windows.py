@@ -1,5 +1,5 @@
 """Windows that were cut out of one series, sample by sample, and stacked to the inputs and the targets of a batch, or
-that were looked up at once: ``series[start[:, None] + torch.arange(9)]``."""
+that were looked up at once, ``series[start[:, None] + torch.arange(9)]``, or taken as rows of a table of windows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from gradviz.analysis.rules.bases.sequences.part_of_inputs import (
     slice_of,
     steps_read,
 )
+from gradviz.analysis.rules.bases.sequences.window_tables import window_table
 from gradviz.graph.call_log import Call
 
 _BOTH = 2
@@ -39,6 +40,8 @@ class _Span(Struct, frozen=True):
     """The call that cut it out last."""
     columns: tuple[tuple[int, int, int], ...] = ()
     """What it takes of other axes: each with where it starts and how long it is; empty for all of them."""
+    made: int = -1
+    """The call that cut it out first, where a loader may have been the last."""
 
 
 def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
@@ -56,7 +59,11 @@ def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
         if 0 not in shared:
             length = given[0].length
             is_part = is_cut_from(flow, call.inputs[0].tensor, row, length)
-            return None if is_part else TargetRead(target[-1].cut, each, length, max(shared), target[0].length)
+            return (
+                None
+                if is_part
+                else TargetRead(target[-1].cut, each, length, max(shared), target[0].length, target[-1].made)
+            )
     return None
 
 
@@ -81,6 +88,9 @@ def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False)
             found = [_span(flow, use.tensor, row) for use in call.inputs]
             known = [each for each in found if each is not None]
             return [_cut_further(each, kept) for each in known] if len(known) == len(found) else []
+        picked = _picked(flow, row, call) if name in ("getitem", "index_select") and len(call.inputs) == _BOTH else None
+        if picked is not None:
+            return [_cut_further(picked, kept)]
         indexed = _indexed(flow, row, call) if name in ("getitem", "take") and len(call.inputs) == _BOTH else None
         if indexed is not None:
             return [_cut_further(indexed, kept)]
@@ -93,12 +103,20 @@ def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False)
     return []
 
 
+def _picked(flow: Dataflow, row: int, call: Call) -> _Span | None:
+    """``windows[numbers]``, and ``series[9:][numbers]``: rows of a table of windows, or of what stands beside each."""
+    source, index = call.inputs[0].tensor, call.inputs[1].tensor
+    is_of_rows = len(shape_of(flow, index)) == 1 and call.inputs[1].place in ("1", "index", "2")
+    table = window_table(flow, source, row) if is_of_rows else None
+    return None if table is None else _Span((table.source, index, table.step), table.start, table.length, table.cut)
+
+
 def _cut_further(span: _Span, parts: list[Slice]) -> _Span:
     """What is left of a sample after parts of the batch were taken, the last one first: ``y[:, -horizon:]``."""
     start, length = span.start, span.length
     for part in reversed(parts):
         start, length = start + part.start, part.length
-    return _Span(span.source, start, length, span.cut, span.columns)
+    return _Span(span.source, start, length, span.cut, span.columns, span.made)
 
 
 def _leaves_out(flow: Dataflow, call: Call) -> bool:
@@ -122,7 +140,7 @@ def _only_scales(flow: Dataflow, name: str, call: Call) -> bool:
 
 def _span(flow: Dataflow, tensor: int, before: int) -> _Span | None:
     """The part of a series that one sample is."""
-    start, length, cut, columns = 0, None, before, list[tuple[int, int, int]]()
+    start, length, cut, made, columns = 0, None, before, before, list[tuple[int, int, int]]()
     for row, call in flow.makers(tensor, before, _MAX_CALLS):
         parts = _element_of(flow, call, tensor) or [slice_of(flow, call, plain_name(call.function), tensor)]
         for part in parts:
@@ -131,13 +149,24 @@ def _span(flow: Dataflow, tensor: int, before: int) -> _Span | None:
                 start, length, cut = part.start, 1, row
             elif part is not None and part.axis == 0:
                 start, length = part.start + start, part.length if length is None else length
-                cut = max(cut, row) if cut != before else row
+                cut, made = max(cut, row) if cut != before else row, row
             elif part is not None:
                 columns.append((part.axis, part.start, part.length))
         if parts == [None] and (plain_name(call.function) not in KEEPS or len(call.inputs) != 1):
             break
         tensor = call.inputs[0].tensor
-    return None if length is None else _Span((tensor,), start, length, cut, tuple(sorted(columns)))
+    if length is None:
+        return None
+    return _of_table(flow, _Span((tensor,), start, length, cut, tuple(sorted(columns)), made), before)
+
+
+def _of_table(flow: Dataflow, span: _Span, before: int) -> _Span:
+    """The same as a part of the series, if it is a row of a table of windows, or a part of that row."""
+    table = window_table(flow, span.source[0], before) if span.length == 1 else None
+    if table is None or table.length == 1 or len(span.columns) > 1 or any(axis != 1 for axis, _, _ in span.columns):
+        return span
+    _, begin, length = span.columns[0] if span.columns else (1, 0, table.length)
+    return _Span((table.source,), table.start + span.start * table.step + begin, length, span.cut)
 
 
 def _drops_axis(flow: Dataflow, call: Call, result: int) -> bool:

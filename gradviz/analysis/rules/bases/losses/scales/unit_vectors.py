@@ -6,6 +6,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.formulas.lengths import division_by_length
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call
 
 _BOTH = 2
@@ -37,3 +38,12 @@ def is_cosine(flow: Dataflow, tensor: int, row: int) -> bool:
 
 
 _PRODUCTS = frozenset({"matmul", "mm", "einsum", "bmm", "linear"})
+
+
+def leaves_out(call: Call) -> bool:
+    """Whether a call leaves out scores, as those of each vector with itself: ``masked_fill(mask, -inf)``."""
+    name, number = plain_name(call.function), number_of(call, "2", "value", missing=0.0)
+    return name in ("masked_fill", "fill_diagonal") and min(number, number_of(call, "1", missing=0.0)) < _OUT
+
+
+_OUT = -1e3

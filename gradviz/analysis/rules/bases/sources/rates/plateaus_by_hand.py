@@ -17,12 +17,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read, last_line, last_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 Better = Literal["max", "min"]
@@ -43,6 +44,16 @@ class Plateau(Struct, frozen=True):
     """The lines that assign it."""
 
 
+class NamedBest(Struct, frozen=True):
+    """``best, best_model = score, model``: another name for what is trained further."""
+
+    line: int
+    name: str
+    object: str
+    loop: tuple[int, int]
+    """The first and the last line of the loop around it."""
+
+
 def plateaus_by_hand(tree: SourceTree) -> Iterator[Plateau]:
     """In the order of their lines."""
     for node in tree.nodes:
@@ -51,6 +62,94 @@ def plateaus_by_hand(tree: SourceTree) -> Iterator[Plateau]:
             number, direction = better
             given, made = _origins(tree, number)
             yield Plateau(node.lineno, ast.unparse(number), direction, given, made)
+
+
+def states_by_hand(tree: SourceTree) -> Iterator[Plateau]:
+    """The comparisons where the state of a model is kept with the best number; in the order of their lines."""
+    for node in tree.nodes:
+        better = _kept_as_best(node) if isinstance(node, ast.If) else None
+        if not isinstance(node, ast.If) or better is None or _lowers_a_rate(tree, node):
+            continue
+        number, direction = better
+        kept = [each for statement in _branch_with(node, number) for each in ast.walk(statement)]
+        if any(_is_of_state(each) for each in kept):
+            given, made = _origins(tree, number)
+            yield Plateau(node.lineno, ast.unparse(number), direction, given, made)
+
+
+def named_bests(tree: SourceTree) -> Iterator[NamedBest]:
+    """Where a branch that keeps the best number gives a model, or what an optimizer holds, only a second name, in a
+    loop that does not bind the first one, and something reads the second name elsewhere."""
+    for node in tree.nodes:
+        better = _kept_as_best(node) if isinstance(node, ast.If) else None
+        loop = next(tree.loops_around(node), None) if better is not None else None
+        if not isinstance(node, ast.If) or better is None or loop is None:
+            continue
+        branch = _branch_with(node, better[0])
+        if any(isinstance(each, _ENDS) for statement in branch for each in ast.walk(statement)):
+            continue  # it is not trained any further
+        for target, value in (pair for each in branch if isinstance(each, ast.Assign) for pair in _pairs(each)):
+            key, given = tree.key_of(target), tree.key_of(value)
+            if key is None or given is None or not _is_trained_object(tree, given):
+                continue
+            is_bound = any(tree.key_of(each) == given for each in ast.walk(loop) if _is_bound(each))
+            if not is_bound and tree.times_bound(key) > 0 and _is_read_outside(tree, key, node):
+                lines = loop.lineno, last_line(loop.body[-1])
+                yield NamedBest(target.lineno, ast.unparse(target), ast.unparse(value), lines)
+
+
+def _is_bound(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and not is_read(node)
+
+
+def _is_read_outside(tree: SourceTree, key: Key, node: ast.If) -> bool:
+    return any(
+        isinstance(each, (ast.Name, ast.Attribute)) and is_read(each) and tree.key_of(each) == key
+        for each in tree.nodes
+        if node not in tree.around(each)
+    )
+
+
+def _is_trained_object(tree: SourceTree, key: Key) -> bool:
+    """Whether an optimizer is given this, or its parameters, or it is switched to training."""
+    for node in tree.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Attribute) and function.attr == "train" and tree.key_of(function.value) == key:
+            return True
+        if called_name(node) in _OPTIMIZERS and any(
+            tree.key_of(each) == key for given in (*node.args, *node.keywords) for each in ast.walk(given)
+        ):
+            return True
+    return False
+
+
+_ENDS = (ast.Break, ast.Return, ast.Raise)
+_OPTIMIZERS = frozenset({
+    "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS", "Rprop", "ASGD",
+})  # fmt: skip
+
+
+def _branch_with(node: ast.If, number: ast.expr) -> list[ast.stmt]:
+    """The branch that keeps the number."""
+    text = ast.unparse(number)
+    for branch in (node.body, node.orelse):
+        assigned = (pair for each in branch if isinstance(each, ast.Assign) for pair in _pairs(each))
+        if any(ast.unparse(value) == text for _, value in assigned):
+            return branch
+    return []
+
+
+def _is_of_state(node: ast.AST) -> bool:
+    """Whether a call reads the whole state of a model, or copies or saves a model."""
+    name = called_name(node)
+    if name in ("deepcopy", "save") and isinstance(node, ast.Call):
+        return bool(node.args) and _MODEL.search(ast.unparse(node.args[0])) is not None
+    return name in ("state_dict", "save_pretrained", "save_checkpoint", "save_model")
+
+
+_MODEL = re.compile(r"model|net|state_dict", re.IGNORECASE)
 
 
 def _kept_as_best(node: ast.If) -> tuple[ast.expr, Better] | None:

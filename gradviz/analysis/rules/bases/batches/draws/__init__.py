@@ -1,0 +1,1 @@
+"""What is drawn once, before the training, and used at each of its steps."""

@@ -1,0 +1,109 @@
+"""Meta learning whose adapted weights have no part in the loss, and code that looks so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+
+_TASKS = """
+net = nn.Sequential(nn.Linear(2, 12), nn.Tanh(), nn.Linear(12, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+def error(weights, x, y):
+    return F.mse_loss(torch.func.functional_call(net, weights, (x,)), y)
+def adapt(weights, x, y):
+    for _ in range(2):
+        grads = torch.autograd.grad(error(weights, x, y), list(weights.values()), create_graph=True)
+        weights = {key: w - 0.1 * g for (key, w), g in zip(weights.items(), grads)}
+    return weights
+for step in range(5):
+    total = 0.0
+    for task in range(3):
+        rule = torch.randn(2, 1)
+        near, far = torch.randn(8, 2), torch.randn(8, 2)
+        BODY
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+"""
+_COPIES = """
+net = nn.Sequential(nn.Linear(2, 12), nn.Tanh(), nn.Linear(12, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(5):
+    optimizer.zero_grad()
+    for task in range(3):
+        rule, near, far = torch.randn(2, 1), torch.randn(8, 2), torch.randn(8, 2)
+        learner = copy.deepcopy(net)
+        inner = torch.optim.SGD(learner.parameters(), lr=0.1)
+        for _ in range(2):
+            inner.zero_grad()
+            F.mse_loss(learner(near), near @ rule).backward()
+            inner.step()
+        BODY
+    optimizer.step()
+"""
+
+
+def of(script: str, *lines: str) -> str:
+    return HEAD + script.replace("BODY", "\n        ".join(lines))
+
+
+_ADAPT = "adapted = adapt(dict(net.named_parameters()), near, near @ rule)"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        of(_TASKS, _ADAPT, "total = total + F.mse_loss(net(far), far @ rule)  # HERE"),
+        of(_TASKS, _ADAPT, "total = total + error(dict(net.named_parameters()), far, far @ rule)  # HERE"),
+        of(_COPIES, "F.mse_loss(net(far), far @ rule).backward()  # HERE"),
+    ],
+    ids=["the model itself", "its own weights", "a copy that is left behind"],
+)
+def test_adapted_weights_that_no_loss_takes(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(script, "adapted_and_not_used", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        of(_TASKS, _ADAPT, "total = total + error(adapted, far, far @ rule)"),
+        # The adapted weights are only scored.
+        of(
+            _TASKS,
+            _ADAPT,
+            "total = total + F.mse_loss(net(far), far @ rule)",
+            "print(error(adapted, far, far @ rule).item())",
+        ),
+        # The model moves towards its copy.
+        of(
+            _COPIES,
+            "for p, q in zip(net.parameters(), learner.parameters()):",
+            "    p.grad = p.detach() - q.detach()",
+        ),
+        # A copy that is only measured.
+        of(
+            _COPIES, "print(F.mse_loss(learner(far), far @ rule).item())", "F.mse_loss(net(far), far @ rule).backward()"
+        ),
+        # Copies that are tuned with other rates, behind the training.
+        HEAD
+        + """
+net, x = nn.Linear(4, 1), torch.randn(20, 4)
+def train(model, rate):
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+train(net, 0.1)
+print([train(copy.deepcopy(net), rate) for rate in (0.3, 0.1, 0.03, 0.01)])
+""",
+    ],
+    ids=["taken", "scored", "moved towards", "a measured copy", "other rates"],
+)
+def test_adapted_weights_with_a_part(script: str, tmp_path: Path) -> None:
+    assert "adapted_and_not_used" not in {each.cause for each in alarms(script, tmp_path)}
