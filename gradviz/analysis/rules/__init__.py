@@ -148,6 +148,7 @@ from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
 from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
+from gradviz.analysis.rules.measures.blanks_removed_first import BlanksRemovedFirst
 from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
 from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
 from gradviz.analysis.rules.measures.seen_items_ranked import SeenItemsRanked
@@ -769,6 +770,7 @@ RULES: tuple[type[Rule], ...] = (
     BoxesNotFlipped,
     CopyChanged,
     RestoredInOtherOrder,
+    BlanksRemovedFirst,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

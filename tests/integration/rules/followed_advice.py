@@ -11,6 +11,15 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV993": (
+        (
+            "merge the repeats of the whole path first",
+            (
+                ("path = [p for p in path if p != 0]", "path = [p for p, _ in groupby(path)]"),
+                ("print([p for p, _ in groupby(path)])", "print([p for p in path if p != 0])"),
+            ),
+        ),
+    ),
     "GV992": (
         (
             "multiply by the sizes in the order of the division: [64, 32, 64, 32]",

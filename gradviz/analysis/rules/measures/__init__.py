@@ -1,1 +1,1 @@
-"""Rules about what a score is computed of: inputs changed at random, items seen before, ratios of batches."""
+"""Rules about what a score is made of: inputs changed at random, items seen before, ratios of batches, decoded paths."""
