@@ -174,9 +174,9 @@ def _expressions(tree: SourceTree, value: ast.AST) -> list[ast.AST]:
 def _ratio_in(tree: SourceTree, value: ast.expr) -> str | None:
     """The function of a library that computes a ratio of counts for an expression; "" where it does so itself."""
     for node in (node for each in _expressions(tree, value) for node in ast.walk(each)):
-        if called_name(node) in _METRICS and isinstance(node, ast.Call) and len(node.args) > 1:
-            if not isinstance(node.func, ast.Name) or not any(True for _ in _behind(tree, node)):
-                return called_name(node)
+        is_metric = called_name(node) in _METRICS and isinstance(node, ast.Call) and len(node.args) > 1
+        if is_metric and not any(True for _ in _behind(tree, node)):
+            return called_name(node)
         sides = _divided(node)
         if sides is not None and _counts(tree, sides[0], of_both=True) and _counts(tree, sides[1]):
             return ""
