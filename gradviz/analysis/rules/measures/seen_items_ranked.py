@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import call_words, callers, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.source_tree import (
     COMPREHENSIONS,
@@ -22,7 +22,6 @@ from gradviz.analysis.rules.bases.sources.source_tree import (
     tree_of,
 )
 from gradviz.graph.call_log import Call, TensorUse
-from gradviz.graph.model import CallSite
 
 
 class SeenItemsRanked(Rule):
@@ -156,7 +155,7 @@ def _tables(case: Case) -> frozenset[int]:
     return frozenset(each for each in found if len(shape_of(flow, each)) == _BOTH)
 
 
-_Table = tuple[CallSite | None, tuple[int, ...]]
+_Table = tuple[Location | None, tuple[int, ...]]
 """The line that computes a matrix, and its shape."""
 
 
@@ -174,7 +173,7 @@ def _computed_tables(flow: Dataflow) -> frozenset[_Table]:
 
 def _table(flow: Dataflow, tensor: int, row: int) -> _Table:
     made = flow.first_producer(tensor, row)
-    return None if made is None else flow.line_of(made), shape_of(flow, tensor)
+    return None if made is None else location_of_call(flow, made), shape_of(flow, tensor)
 
 
 def _items_of_computed(case: Case, row: int, call: Call, tables: frozenset[_Table]) -> int | None:

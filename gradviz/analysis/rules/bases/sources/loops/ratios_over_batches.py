@@ -34,7 +34,8 @@ _BOTH_TRUE = frozenset({"logical_and", "bitwise_and", "mul", "multiply", "minimu
 _COLLECT = frozenset({"append", "update", "add"})
 _DIVIDE = frozenset({"div", "divide", "true_divide"})
 _MEANS = frozenset({"mean", "fmean", "average", "nanmean"})
-_DEEP = 5
+_DEEP = 4
+_MAX_EXPRESSIONS = 40
 
 
 class RatioOverBatches(Struct, frozen=True):
@@ -68,7 +69,7 @@ def ratios_over_batches(tree: SourceTree) -> Iterator[RatioOverBatches]:
         loop = next(tree.loops_around(node), None) if key is not None else None
         if target is None or value is None or key is None or not isinstance(loop, ast.For):
             continue
-        found = _ratio_in(tree, value, _DEEP)
+        found = _ratio_in(tree, value)
         averaged = None if found is None else _line_of_mean(tree, key, loop) or _line_of_meter(tree, node, key)
         if found is not None and averaged is not None:
             last = loop.end_lineno or loop.lineno
@@ -79,7 +80,7 @@ def ratios_over_batches(tree: SourceTree) -> Iterator[RatioOverBatches]:
 def _in_comprehension(tree: SourceTree, node: ast.ListComp | ast.GeneratorExp) -> Iterator[RatioOverBatches]:
     """The mean of ``[f1(model(x), y) for x, y in loader]``."""
     around = tree.parent(node)
-    found = _ratio_in(tree, node.elt, _DEEP) if called_name(around or node) in _MEANS else None
+    found = _ratio_in(tree, node.elt) if called_name(around or node) in _MEANS else None
     if found is not None:
         last = node.end_lineno or node.lineno
         yield RatioOverBatches(
@@ -159,21 +160,26 @@ def _behind(tree: SourceTree, node: ast.AST) -> Iterator[ast.expr]:
                 yield from (each.value for each in returned if each.value is not None)
 
 
-def _ratio_in(tree: SourceTree, value: ast.expr, deep: int) -> str | None:
+def _expressions(tree: SourceTree, value: ast.AST) -> list[ast.AST]:
+    """An expression, with what its variables are given and its functions return; each once, and not too many."""
+    found, seen = [(value, 0)], {value}
+    for each, deep in found:
+        for node in ast.walk(each) if deep < _DEEP else ():
+            new = [other for other in _behind(tree, node) if other not in seen]
+            seen.update(new)
+            found += [(other, deep + 1) for other in new][: max(0, _MAX_EXPRESSIONS - len(found))]
+    return [each for each, _ in found]
+
+
+def _ratio_in(tree: SourceTree, value: ast.expr) -> str | None:
     """The function of a library that computes a ratio of counts for an expression; "" where it does so itself."""
-    for node in ast.walk(value) if deep else ():
-        if called_name(node) in _METRICS and isinstance(node, ast.Call) and len(node.args) > 1:
-            if isinstance(node.func, ast.Name) and any(True for _ in _behind(tree, node)):
-                continue
+    for node in (node for each in _expressions(tree, value) for node in ast.walk(each)):
+        is_metric = called_name(node) in _METRICS and isinstance(node, ast.Call) and len(node.args) > 1
+        if is_metric and not any(True for _ in _behind(tree, node)):
             return called_name(node)
         sides = _divided(node)
-        if sides is not None and _counts(tree, sides[0], _DEEP, of_both=True) and _counts(tree, sides[1], _DEEP):
+        if sides is not None and _counts(tree, sides[0], of_both=True) and _counts(tree, sides[1]):
             return ""
-    for node in ast.walk(value) if deep else ():
-        for each in _behind(tree, node):
-            found = _ratio_in(tree, each, deep - 1)
-            if found is not None:
-                return found
     return None
 
 
@@ -186,20 +192,15 @@ def _divided(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def _counts(tree: SourceTree, value: ast.expr, deep: int, *, of_both: bool = False) -> bool:
+def _counts(tree: SourceTree, value: ast.expr, *, of_both: bool = False) -> bool:
     """Whether an expression counts samples, or those for which two things are true."""
-    for node in ast.walk(value) if deep else ():
-        if called_name(node) in _COUNTS and (not of_both or _has_both(tree, node, _DEEP)):
-            return True
-        if any(_counts(tree, each, deep - 1, of_both=of_both) for each in _behind(tree, node)):
-            return True
-    return False
+    nodes = (node for each in _expressions(tree, value) for node in ast.walk(each))
+    return any(called_name(node) in _COUNTS and (not of_both or _has_both(tree, node)) for node in nodes)
 
 
-def _has_both(tree: SourceTree, value: ast.AST, deep: int) -> bool:
-    for node in ast.walk(value) if deep else ():
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.Mult)):
-            return True
-        if called_name(node) in _BOTH_TRUE or any(_has_both(tree, each, deep - 1) for each in _behind(tree, node)):
-            return True
-    return False
+def _has_both(tree: SourceTree, value: ast.AST) -> bool:
+    return any(
+        called_name(node) in _BOTH_TRUE or (isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.Mult)))
+        for each in _expressions(tree, value)
+        for node in ast.walk(each)
+    )
