@@ -151,6 +151,7 @@ from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
 from gradviz.analysis.rules.measures.blanks_removed_first import BlanksRemovedFirst
 from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
 from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
+from gradviz.analysis.rules.measures.padding_in_count import PaddingInCount
 from gradviz.analysis.rules.measures.seen_items_ranked import SeenItemsRanked
 from gradviz.analysis.rules.missing_gradients.adapted_and_not_used import AdaptedAndNotUsed
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
@@ -769,6 +770,7 @@ RULES: tuple[type[Rule], ...] = (
     RepeatedBeforeSplit,
     BoxesNotFlipped,
     CopyChanged,
+    PaddingInCount,
     RestoredInOtherOrder,
     BlanksRemovedFirst,
 )

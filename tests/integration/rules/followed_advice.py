@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV991": (("(labels != 0).sum().item()", (("tokens += labels.numel()", "tokens += (labels != 0).sum().item()"),)),),
     "GV993": (
         (
             "merge the repeats of the whole path first",

@@ -1,1 +1,1 @@
-"""Rules about what a score is made of: inputs changed at random, items seen before, ratios of batches, decoded paths."""
+"""Rules about what is scored: inputs changed at random, items seen before, ratios of batches, and decoded paths."""

@@ -1,1 +1,1 @@
-"""What a network returned, in training and when it is scored; which state is kept, and what a split shares."""
+"""What a network returned, when it is trained and scored; which state is kept, what a split shares, decoded paths."""
