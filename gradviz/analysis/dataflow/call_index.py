@@ -146,8 +146,11 @@ class CallIndex:
 
     def changes(self, tensor: int, first: int, last: int) -> tuple[int, ...]:
         """Calls after `first` and before `last` that changed the memory of the tensor, also through a view."""
-        rows = {row for shared in self.sharing_memory(tensor) for row in self._changes.get(shared, [])}
-        return tuple(sorted(row for row in rows if first < row < last))
+        found = set[int]()
+        for shared in self.sharing_memory(tensor):
+            rows = self._changes.get(shared, [])
+            found.update(rows[bisect_right(rows, first) : bisect_left(rows, last)])
+        return tuple(sorted(found))
 
     def values_of(self, use: TensorUse, row: int) -> ValueFacts | None:
         """Values of an input of the call `row`: read at that call, or before; None if they were never read."""

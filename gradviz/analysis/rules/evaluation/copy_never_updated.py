@@ -68,9 +68,10 @@ class CopyNeverUpdated(Rule):
         steps = histories.steps
         if len(steps) < _MIN_STEPS:
             return
-        others = [n for n in flow.log.parameters if n not in histories.trained]
-        pairs = {n: original for n in others if (original := original_of(histories, n, histories.trained)) is not None}
-        stale = [copied for copied in pairs if _is_of_the_start(case, copied) and _is_scored_only(case, copied)]
+        others = (n for n in flow.log.parameters if n not in histories.trained)
+        still = [n for n in others if _is_of_the_start(case, n) and _is_scored_only(case, n)]
+        pairs = {n: original for n in still if (original := original_of(histories, n, histories.trained)) is not None}
+        stale = list(pairs)
         if stale and not any(_is_scored(case, pairs[each]) or _is_compared(case, each, pairs[each]) for each in stale):
             scored = max(row for row in histories.forward_uses(stale[0]))
             yield self.finding(

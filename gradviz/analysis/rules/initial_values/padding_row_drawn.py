@@ -68,8 +68,10 @@ class PaddingRowDrawn(Rule):
         for row, call in calls_named(flow, {"embedding"}):
             if not call.live_inputs or not flow.has_step_after(row) or (table := call.live_inputs[-1].tensor) in told:
                 continue
+            if not _pads(call):
+                continue
             drawn, reduced = _line_that_draws(flow, table, row), _reduced(flow, row)
-            if _pads(call) and drawn is not None and reduced is not None and not _is_row_read(flow, table, row):
+            if drawn is not None and reduced is not None and not _is_row_read(flow, table, row):
                 told.add(table)
                 yield self._finding(case, table, drawn, reduced, _pads(call))
 
