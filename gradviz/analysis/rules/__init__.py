@@ -144,6 +144,7 @@ from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfL
 from gradviz.analysis.rules.loops.argument_never_read import ArgumentNeverRead
 from gradviz.analysis.rules.loops.best_is_the_model import BestIsTheModel
 from gradviz.analysis.rules.loops.count_over_batches import CountOverBatches
+from gradviz.analysis.rules.loops.kept_of_other_batch import KeptOfOtherBatch
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
@@ -773,6 +774,7 @@ RULES: tuple[type[Rule], ...] = (
     PaddingInCount,
     RestoredInOtherOrder,
     BlanksRemovedFirst,
+    KeptOfOtherBatch,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
