@@ -96,6 +96,7 @@ from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsI
 from gradviz.analysis.rules.forecasts.level_not_restored import LevelNotRestored
 from gradviz.analysis.rules.forecasts.positions_start_again import PositionsStartAgain
 from gradviz.analysis.rules.forecasts.restored_by_other_column import RestoredByOtherColumn
+from gradviz.analysis.rules.forecasts.scaled_by_target import ScaledByTarget
 from gradviz.analysis.rules.forecasts.windows_split_at_random import WindowsSplitAtRandom
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
@@ -775,6 +776,7 @@ RULES: tuple[type[Rule], ...] = (
     RestoredInOtherOrder,
     BlanksRemovedFirst,
     KeptOfOtherBatch,
+    ScaledByTarget,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

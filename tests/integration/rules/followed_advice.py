@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV995": (
+        (
+            "compute it of the first 12 steps only",
+            (("windows.mean(1, keepdim=True)", "windows[:, :12].mean(1, keepdim=True)"),),
+        ),
+    ),
     "GV994": (
         (
             "compute it for each batch anew",
