@@ -89,6 +89,35 @@ for epoch in range(4):
         fit(divergence(s, kept[step]) + F.cross_entropy(s, b))
 print([student(a).argmax(1) for a, _, _ in others][0])
 """,
+    "batches in order that are changed at random, without labels": """
+for rows in torch.randperm(160).split(80):
+    fit(divergence(student(x[rows]), torch.eye(5)[y[rows]]))
+for rows in torch.randperm(160).split(80):
+    fit(divergence(student(x[rows]), torch.eye(5)[y[rows]]))
+kept = {}
+for epoch in range(4):
+    for step, (a, _, _) in enumerate(DataLoader(data, batch_size=32)):
+        if step not in kept:
+            kept[step] = teacher(a)
+        a = a * (torch.rand_like(a) > 0.1) + 0.1 * torch.randn_like(a)
+        fit(divergence(student(a), kept[step]))
+""",
+    "pairs in a memory": """
+import random
+memory = [(a, teacher(a)) for a, _, _ in loader]
+for step in range(20):
+    a, t = random.choice(memory)
+    fit(divergence(student(a), t))
+""",
+    "minibatches of what an old policy did": """
+for epoch in range(3):
+    a = torch.randn(64, 12)
+    with torch.no_grad():
+        before = student(a).log_softmax(1)
+    for turn in range(3):
+        for rows in torch.randperm(64).split(32):
+            fit((student(a[rows]).log_softmax(1) - before[rows]).exp().mean() + student(a[rows]).square().mean())
+""",
     "a generator that is seeded anew": """
 generator = torch.Generator()
 loader = DataLoader(data, batch_size=32, shuffle=True, generator=generator)

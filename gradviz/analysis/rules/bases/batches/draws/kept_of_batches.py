@@ -37,10 +37,10 @@ class _Use(Struct, frozen=True):
     """The tensor."""
     is_later: bool
     """Whether it was made in an earlier step."""
-    batch: Hashable
-    """What tells the batch that it meets from another one; None if unknown."""
-    own: Hashable
-    """The same of the batch that it was made of; None if unknown."""
+    batch: frozenset[Hashable]
+    """What tells the batch that it meets from another one; empty if unknown."""
+    own: frozenset[Hashable]
+    """The same of the batch that it was made of; empty if unknown."""
 
 
 _PAIRS = LOSSES_BY_SAMPLE | {"kl_div", "sub", "mul", "cosine_similarity"}
@@ -50,6 +50,8 @@ _SINGLE = frozenset(
 _SINGLE_INPUTS = SHAPE_ONLY | _SINGLE | {"dropout", "normalize", "relu"}
 _MAX_CALLS = 6
 _MOST_ROWS = 2000
+_TAKE = frozenset({"getitem", "index_select", "stack", "cat"})
+"""Of these, those of several tensors take other samples."""
 _BOTH = 2
 _CLASSES = frozenset({"cross_entropy", "nll_loss"})
 
@@ -91,8 +93,8 @@ def _met_others(uses: list[_Use], labels: dict[int, Hashable], flow: Dataflow) -
     found = list[_Use]()
     for of_one in again.values():
         known = {label for use in of_one if (label := labels.get(flow.step_before(use.row))) is not None}
-        first = next((use.own for use in of_one if use.own is not None), of_one[0].batch)
-        others = [use for use in of_one if use.is_later and None not in (use.batch, first) and use.batch != first]
+        first = next((use.own for use in of_one if use.own), of_one[0].batch)
+        others = [use for use in of_one if use.is_later and use.batch and first and first.isdisjoint(use.batch)]
         if others and len(known) != 1:
             found += others
     # Of a few batches, one may be drawn again as it was.
@@ -125,7 +127,7 @@ def _compared(flow: Dataflow) -> Iterator[list[_Use]]:
             tensor,
             made < flow.step_before(row),
             _facts(flow, now[1], now[0]),
-            _facts(flow, own[1], own[0]) if is_alike else None,
+            _facts(flow, own[1], own[0]) if is_alike else frozenset(),
         )
         lines[call.call_site, flow.log.calls[made].call_site].append(use)
     yield from lines.values()
@@ -144,7 +146,7 @@ def _read(case: Case, labels: dict[int, Hashable]) -> Iterator[list[_Use]]:
             tensor, made = kept
             step = flow.step_before(row)
             label = labels.get(step)
-            use = _Use(row, tensor, made < step, label, None)
+            use = _Use(row, tensor, made < step, frozenset({label} - {None}), frozenset())
             lines[call.call_site, flow.log.calls[made].call_site].append(use)
     yield from lines.values()
 
@@ -171,8 +173,19 @@ def _is_whole(flow: Dataflow, call: Call) -> bool:
     return given[:1] == result[:1]
 
 
-def _facts(flow: Dataflow, use: TensorUse, row: int) -> Hashable:
-    """What tells the values of one tensor from those of another one."""
+def _facts(flow: Dataflow, use: TensorUse, row: int) -> frozenset[Hashable]:
+    """What tells the values of one batch from those of another one: its own, and those that it had before noise was
+    added to it, or before it was changed in another way."""
+    found, size = [_facts_of(flow, use, row)], shape_of(flow, use.tensor)[:1]
+    for made, call in flow.makers(use.tensor, row, _MAX_CALLS):
+        is_taken = plain_name(call.function) in _TAKE and len(call.inputs) != 1
+        if is_taken or not call.inputs or shape_of(flow, call.inputs[0].tensor)[:1] != size:
+            break
+        found.append(_facts_of(flow, call.inputs[0], made))
+    return frozenset(each for each in found if each is not None)
+
+
+def _facts_of(flow: Dataflow, use: TensorUse, row: int) -> Hashable:
     values = flow.values_of(use, row)
     checksum = flow.log.calls[row].checksums.get(use.place)
     return (values, checksum) if values is not None and values.minimum != values.maximum else None
