@@ -94,7 +94,11 @@ HEALTHY = {
         series = (series - series.mean()) / series.std()
     x, y = w[:, :24], w[:, 24:]
 """,
-    "noise is taken away from the whole": """
+    "a number is the target": """
+    w = w - w.mean(1, keepdim=True)
+    x, y = w[:, :24], 1.0
+""",
+    "overlapping parts": """
     w = w - w.mean(1, keepdim=True)
     x = w[:, :24] + 0.1 * torch.randn(32, 24)
     y = w[:, 9:15]

@@ -62,7 +62,7 @@ def scaled_windows(flow: Dataflow) -> Iterator[ScaledWindow]:
     """One for each line that compares a prediction with a part of a window."""
     sites: dict[int | None, list[int]] = {}
     for row, call in calls_named(flow, DIFFERENCES):
-        if [use.requires_grad for use in call.inputs[:_BOTH]].count(True) == 1 and flow.has_step_after(row):
+        if sorted(use.requires_grad for use in call.inputs[:_BOTH]) == [False, True] and flow.has_step_after(row):
             sites.setdefault(call.call_site, []).append(row)
     for rows in sites.values():
         found = [each for row in rows[:_MOST_LOSSES] for each in islice(_scaled_at(flow, row), 1)]
