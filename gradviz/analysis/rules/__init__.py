@@ -96,6 +96,7 @@ from gradviz.analysis.rules.fields.survival_counts_itself import SurvivalCountsI
 from gradviz.analysis.rules.forecasts.level_not_restored import LevelNotRestored
 from gradviz.analysis.rules.forecasts.positions_start_again import PositionsStartAgain
 from gradviz.analysis.rules.forecasts.restored_by_other_column import RestoredByOtherColumn
+from gradviz.analysis.rules.forecasts.scaled_by_target import ScaledByTarget
 from gradviz.analysis.rules.forecasts.windows_split_at_random import WindowsSplitAtRandom
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
@@ -144,6 +145,7 @@ from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfL
 from gradviz.analysis.rules.loops.argument_never_read import ArgumentNeverRead
 from gradviz.analysis.rules.loops.best_is_the_model import BestIsTheModel
 from gradviz.analysis.rules.loops.count_over_batches import CountOverBatches
+from gradviz.analysis.rules.loops.kept_of_other_batch import KeptOfOtherBatch
 from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
@@ -773,6 +775,8 @@ RULES: tuple[type[Rule], ...] = (
     PaddingInCount,
     RestoredInOtherOrder,
     BlanksRemovedFirst,
+    KeptOfOtherBatch,
+    ScaledByTarget,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

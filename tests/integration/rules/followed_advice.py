@@ -11,6 +11,29 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV995": (
+        (
+            "compute it of the first 12 steps only",
+            (("windows.mean(1, keepdim=True)", "windows[:, :12].mean(1, keepdim=True)"),),
+        ),
+    ),
+    "GV994": (
+        (
+            "compute it for each batch anew",
+            (("if number not in kept:", "if True:"),),
+        ),
+        (
+            "keep it by the index of the sample",
+            (
+                ("TensorDataset(torch.randn(32, 4))", "TensorDataset(torch.randn(32, 4), torch.arange(32))"),
+                ("kept = {}", "with torch.no_grad():\n    kept = teacher(data.tensors[0])"),
+                ("for number, (x,) in enumerate(loader):", "for x, index in loader:"),
+                ("        if number not in kept:\n", ""),
+                ("            with torch.no_grad():\n                kept[number] = teacher(x)\n", ""),
+                ("kept[number])", "kept[index])"),
+            ),
+        ),
+    ),
     "GV991": (("(labels != 0).sum().item()", (("tokens += labels.numel()", "tokens += (labels != 0).sum().item()"),)),),
     "GV993": (
         (

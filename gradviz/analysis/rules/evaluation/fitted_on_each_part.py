@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, two_lines
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.evaluations.coded_parts import coded_parts
+from gradviz.analysis.rules.bases.evaluations.coded_parts import coded_classes, coded_parts
 from gradviz.analysis.rules.bases.evaluations.standardized_parts import OwnMean, standardized_apart
 from gradviz.analysis.rules.bases.sources.fitted_parts import FittedTwice, fitted_twice
 from gradviz.analysis.rules.bases.sources.own_files import own_files
@@ -23,8 +23,9 @@ class FittedOnEachPart(Rule):
     (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains. Also what numbers the categories in
     what it is given (``np.unique(..., return_inverse=True)``, ``pd.factorize()``, ``.cat.codes``, or a look-up in
     ``sorted(set(...))``, also in a function that other functions call), where an embedding is trained with the numbers
-    of one part, and scored with those of another one. And two parts of one table of which each is standardized with its
-    own mean, one for training and one for the score; windows, of which each has its own level, are left alone.
+    of one part, and scored with those of another one; and labels that are numbered in this way, where those of one part
+    have more classes. And two parts of one table of which each is standardized with its own mean, one for training and
+    one for the score; windows, of which each has its own level, are left alone.
 
     Why it matters
     --------------
@@ -84,10 +85,15 @@ class FittedOnEachPart(Rule):
         for file, tree in own_files(case) if case.histories.reached_by else ():
             for fitted in fitted_twice(tree):
                 yield self._finding(file, fitted)
-        for parts in coded_parts(case):
+        for parts in (*coded_parts(case), *coded_classes(case)):
+            what = (
+                "classes of the labels"
+                if parts.table is None
+                else f"categories that {case.tensor_name(parts.table)} looks up"
+            )
             yield self.finding(
-                f"the categories that {case.tensor_name(parts.table)} looks up are numbered anew for each part of the "
-                "data: once for the training, and once more for the part that the model is scored on",
+                f"the {what} are numbered anew for each part of the data: once for the training, and once more for the "
+                "part that the model is scored on",
                 symptom="none",
                 why="a category gets the number of its place among those that occur in a part, which is another one "
                 "where some are missing",

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read, names_in
+from gradviz.analysis.rules.bases.sources.source_tree import (
+    COMPREHENSIONS,
+    Key,
+    SourceTree,
+    called_name,
+    is_read,
+    last_name,
+    names_in,
+)
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _MAX_DEPTH = 6
@@ -29,6 +37,69 @@ class Numbered(Struct, frozen=True):
 def numbered_at(tree: SourceTree, node: ast.expr) -> Numbered | None:
     """How the values of an expression were numbered, also by functions of the program and in attributes of ``self``."""
     return next(_numbered(tree, node, _MAX_DEPTH, {node}), None)
+
+
+def lines_of_data_sets(tree: SourceTree) -> Iterator[int]:
+    """The lines of classes that number the categories in what they are made of, to look up those of single items; of
+    classes of which a program makes several objects."""
+    for node in tree.nodes:
+        if not isinstance(node, ast.ClassDef) or not _is_made_again(tree, node.name):
+            continue
+        methods = {each.name: each for each in node.body if isinstance(each, FUNCTIONS)}
+        made, read = methods.get("__init__"), methods.get("__getitem__")
+        looked_up = [each for part in ast.walk(read) if (each := _looked_up(part))] if made and read else []
+        for table, item in looked_up:
+            values = [each for each in _values_of(tree, table) if tree.scope(each) is made]
+            ways = [each for each in values if _is_one_of_two_ways(tree, each, tree.scope(each))]
+            for once in _values_once(tree, values[0], _MAX_DEPTH) if values and not ways else ():
+                if _sources_of(tree, item, _MAX_DEPTH) & _sources_of(tree, once, _MAX_DEPTH):
+                    yield once.lineno
+                    break
+
+
+def _is_made_again(tree: SourceTree, name: str) -> bool:
+    """Whether a program makes several objects of a class."""
+    calls = [each for each in tree.nodes if called_name(each) == name]
+    return len(calls) > 1 or any(
+        isinstance(each, COMPREHENSIONS) for call in calls for each in (*tree.around(call), *tree.loops_around(call))
+    )
+
+
+def _looked_up(node: ast.AST) -> tuple[ast.Attribute, ast.expr] | None:
+    """The table and the item of ``self.places[name]`` and ``self.names.index(name)``."""
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self")) as table, slice=item):
+            return table, item
+        case ast.Call(
+            func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="self")) as table, attr="index"), args=[item]
+        ):
+            return table, item
+    return None
+
+
+def _values_once(tree: SourceTree, value: ast.expr, depth: int) -> Iterator[ast.expr]:
+    """What makes each category appear once, where an expression puts them in order."""
+    for node in ast.walk(value):
+        if isinstance(node, ast.SetComp) or called_name(node) in _ONLY_VALUES:
+            yield node  # type: ignore[misc]
+        elif depth and isinstance(node, (ast.Name, ast.Attribute)) and is_read(node):
+            for each in _values_of(tree, node):
+                if called_name(each) in ("sorted", "unique", "list"):
+                    yield from _values_once(tree, each, depth - 1)
+
+
+def _sources_of(tree: SourceTree, node: ast.AST, depth: int) -> set[Key]:
+    """The arguments, variables and attributes of which the values of an expression come, without those of the module,
+    which are the same for all objects."""
+    found = set[Key]()
+    for read in ast.walk(node):
+        is_variable = isinstance(read, (ast.Name, ast.Attribute)) and is_read(read)
+        key = tree.key_of(read) if is_variable and last_name(read) != "self" else None
+        if key is None or not key.owner:
+            continue
+        values = list(_values_of(tree, read)) if depth and isinstance(read, (ast.Name, ast.Attribute)) else []
+        found |= {key}.union(*(_sources_of(tree, each, depth - 1) for each in values))
+    return found
 
 
 def _numbered(tree: SourceTree, node: ast.expr, depth: int, seen: set[ast.AST]) -> Iterator[Numbered]:

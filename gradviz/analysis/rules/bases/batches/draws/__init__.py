@@ -1,1 +1,1 @@
-"""What is drawn once, before the training, and used at each of its steps."""
+"""What is drawn or computed once, before the training or in its first epoch, and used at later steps."""
