@@ -20,7 +20,7 @@ from gradviz.analysis.rules.bases.evaluations.window_reads import (
     tables_of_windows,
     window_reads,
 )
-from gradviz.analysis.rules.bases.samples.parts_of_permutations import parts_of_permutation
+from gradviz.analysis.rules.bases.samples.parts_of_permutations import parts_of_permutation, taken_alike
 
 
 class WindowsSplitAtRandom(Rule):
@@ -139,10 +139,11 @@ def _is_split(flow: Dataflow, row: int, parts: list[int]) -> bool:
 
 def _table_indexed(flow: Dataflow, tables: dict[int, Windows], row: int, numbers: int) -> Windows | None:
     """The table from which rows are taken by these numbers."""
-    for user in flow.users(numbers, row):
-        call = flow.log.calls[user]
-        is_take = plain_name(call.function) in _TAKE and len(call.inputs) == _BOTH
-        table = table_of(flow, tables, call.inputs[0].tensor) if is_take and call.inputs[1].tensor == numbers else None
-        if table is not None:
-            return table
+    for part in taken_alike(flow, row, numbers):
+        for user in flow.users(part, row):
+            call = flow.log.calls[user]
+            is_take = plain_name(call.function) in _TAKE and len(call.inputs) == _BOTH and call.inputs[1].tensor == part
+            table = table_of(flow, tables, call.inputs[0].tensor) if is_take else None
+            if table is not None:
+                return table
     return None

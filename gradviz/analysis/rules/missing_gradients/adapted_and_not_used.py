@@ -123,9 +123,11 @@ def _made_in_vain(case: Case) -> tuple[int, int] | None:
     if len(windows) < _MIN_STEPS or set(windows) != set(by_step):
         return None
     last: tuple[int, int] | None = None
-    for step, (update, _) in windows.items():
-        outer = histories.backward_of_step(step)
-        if outer is None or outer < update or _depends_on(flow, outer, by_step[step]):
+    for step, (update, asking) in windows.items():
+        outer, site = histories.backward_of_step(step), flow.log.calls[asking].call_site
+        # An evaluation between two steps adapts by a call of its own.
+        inner = [each for each in by_step[step] if flow.log.calls[each].call_site == site]
+        if outer is None or outer < update or _depends_on(flow, outer, inner):
             return None
         last = (update, outer)
     return last

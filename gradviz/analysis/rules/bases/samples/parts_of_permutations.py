@@ -59,6 +59,18 @@ def parts_of_permutation(flow: Dataflow) -> Iterator[tuple[int, list[int]]]:
             yield row, list(parts.values())
 
 
+def taken_alike(flow: Dataflow, row: int, part: int) -> list[int]:
+    """A part of the permutation that the call `row` drew, and the same part wherever else the program takes it: once
+    for the inputs, and once for their targets."""
+    made = flow.newest_producer(part, len(flow.log.calls))
+    taken = flow.log.calls[made] if made is not None else None
+    if taken is None or len(taken.outputs) != 1:
+        return [part]
+    users = (flow.log.calls[user] for user in flow.users(flow.log.calls[row].outputs[0].tensor, row))
+    alike = (user for user in users if (user.function, user.scalars) == (taken.function, taken.scalars))
+    return [part, *(user.outputs[0].tensor for user in alike if len(user.inputs) == len(taken.inputs) == 1)]
+
+
 def drawn_halves(flow: Dataflow) -> Iterator[tuple[int, list[int]]]:
     """The calls that draw numbers of which a comparison makes a mask, with the mask and what inverts it."""
     for row, call in calls_named(flow, ("lt", "le", "gt", "ge")):
