@@ -11,6 +11,13 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV997": (
+        ('similar.fill_diagonal_(float("-inf"))', (("z @ z.T", '(z @ z.T).fill_diagonal_(float("-inf"))'),)),
+        (
+            "search one more and drop the first: [:, 1:]",
+            ((".topk(3, dim=1).indices", ".topk(4, dim=1).indices[:, 1:]"),),
+        ),
+    ),
     "GV991": (("(labels != 0).sum().item()", (("tokens += labels.numel()", "tokens += (labels != 0).sum().item()"),)),),
     "GV993": (
         (
