@@ -11,6 +11,12 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV998": (
+        (
+            "make the adjacency, or the index of the messages, of the links for training only",
+            (("adjacency[links[:, 0], links[:, 1]]", "adjacency[train[:, 0], train[:, 1]]"),),
+        ),
+    ),
     "GV997": (
         ('similar.fill_diagonal_(float("-inf"))', (("z @ z.T", '(z @ z.T).fill_diagonal_(float("-inf"))'),)),
         (

@@ -1,1 +1,1 @@
-"""Rules about what is scored: changed inputs, seen items, ratios of batches, decoded paths, and neighbours."""
+"""Rules about what is scored: changed inputs, seen items, ratios of batches, decoded paths, neighbours, and links."""
