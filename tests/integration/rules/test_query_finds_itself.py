@@ -59,6 +59,13 @@ FAULTS = {
         hits += (y[found] == y[i]).float().mean().item()
     print(hits / 20)
 """,
+    "vectors that are computed twice, as queries and as a gallery": """
+    def recall(queries, labels, gallery, known):
+        q, g = F.normalize(model(queries), dim=1), F.normalize(model(gallery), dim=1)
+        found = (q @ g.T).topk(3, dim=1).indices  # HERE
+        return (known[found] == labels[:, None]).any(1).float().mean()
+    print(recall(x, y, x, y))
+""",
     "cosines of all pairs": """
     sim = F.cosine_similarity(z[:, None], z[None], dim=-1)
     _, found = sim.sort(dim=1, descending=True)  # HERE
@@ -113,6 +120,10 @@ HEALTHY = {
     "two views": """
     found = (z @ g.T).topk(5).indices
     print((y[found] == y[:, None]).float().mean())
+""",
+    "two draws of dropout": """
+    q, g = F.dropout(model(x)), F.dropout(model(x))
+    print((y[(q @ g.T).topk(5).indices] == y[:, None]).float().mean())
 """,
     "the nearest of a few prototypes": """
     chosen = torch.randperm(40)[:4]

@@ -51,9 +51,38 @@ def candidates_with_itself(flow: Dataflow, row: int, call: Call) -> int:
         source = _source(flow, whole.tensor, row)
         count = shape_of(flow, source)[:1]
         is_data = flow.log.tensors[source].role != "parameter" and len(shape_of(flow, source)) == _TWO
-        if is_data and count and count[0] > _TWO and count[0] in shape and _is_part(flow, rows.tensor, source, row):
+        if not is_data or not count or count[0] <= _TWO or count[0] not in shape:
+            continue
+        if _is_part(flow, rows.tensor, source, row) or _are_alike(flow, _source(flow, rows.tensor, row), source, row):
             return count[0]
     return 0
+
+
+_DRAWS = frozenset({
+    "rand", "rand_like", "randn", "randn_like", "randint", "randperm", "dropout", "alpha_dropout", "feature_dropout",
+    "bernoulli", "normal", "uniform", "multinomial", "empty", "empty_like",
+})  # fmt: skip
+_MAX_ALIKE = 200
+
+
+def _are_alike(flow: Dataflow, one: int, other: int, row: int) -> bool:
+    """Whether the same calls computed two tensors of the same ones, between two steps, and drew nothing."""
+    waiting = [(one, row, other, row)]
+    for first, before, second, until in waiting:
+        if first == second:
+            continue
+        made = flow.newest_producer(first, before), flow.newest_producer(second, until)
+        if made[0] is None or made[1] is None or flow.step_before(made[0]) != flow.step_before(made[1]):
+            return False
+        calls = [flow.log.calls[each] for each in made if each is not None]
+        told = [(call.function, call.scalars, len(call.inputs)) for call in calls]
+        if told[0] != told[1] or plain_name(calls[0].function) in _DRAWS or len(waiting) > _MAX_ALIKE:
+            return False
+        if not calls[0].inputs:
+            return False
+        pairs = zip(calls[0].inputs, calls[1].inputs, strict=True)
+        waiting += [(use.tensor, made[0], also.tensor, made[1]) for use, also in pairs]
+    return True
 
 
 _PARTS = _VIEWS | {"split", "chunk", "select", "index_select", "narrow", "unbind", "iter"}
