@@ -128,7 +128,7 @@ class ScoredLinksPassed(Rule):
         )
 
 
-_TABLES = frozenset({"getitem", "index_select", "embedding"})
+_TABLES = frozenset({"getitem", "index_select", "embedding", "gather"})
 _CUTS = frozenset({"getitem", "index_select", "split", "chunk", "narrow", "select", "unbind", "masked_select", "iter"})
 _JOINS = frozenset({"cat", "stack", "concat", "hstack", "vstack"})
 _SHAPES = frozenset({
