@@ -121,6 +121,15 @@ HEALTHY = {
     found = (z @ g.T).topk(5).indices
     print((y[found] == y[:, None]).float().mean())
 """,
+    "one of two results changed through a view": """
+    q, g = model(x), model(x)
+    g[:, :2].zero_()
+    print((y[(q @ g.T).topk(5).indices] == y[:, None]).float().mean())
+""",
+    "two halves of one split": """
+    q, g = F.normalize(model(x), dim=1).split(20)
+    print((y[:20][(q @ g.T).topk(5).indices] == y[:20, None]).float().mean())
+""",
     "two draws of dropout": """
     q, g = F.dropout(model(x)), F.dropout(model(x))
     print((y[(q @ g.T).topk(5).indices] == y[:, None]).float().mean())

@@ -60,9 +60,15 @@ def candidates_with_itself(flow: Dataflow, row: int, call: Call) -> int:
 
 _DRAWS = frozenset({
     "rand", "rand_like", "randn", "randn_like", "randint", "randperm", "dropout", "alpha_dropout", "feature_dropout",
-    "bernoulli", "normal", "uniform", "multinomial", "empty", "empty_like",
+    "bernoulli", "normal", "uniform", "multinomial", "empty", "empty_like", "dropout1d", "dropout2d", "dropout3d",
+    "exponential", "poisson", "random", "rrelu", "gumbel_softmax",
 })  # fmt: skip
 _MAX_ALIKE = 200
+
+
+def _place(call: Call, tensor: int) -> int:
+    """Which result of a call a tensor is; -1 if it is none."""
+    return next((place for place, use in enumerate(call.outputs) if use.tensor == tensor), -1)
 
 
 def _are_alike(flow: Dataflow, one: int, other: int, row: int) -> bool:
@@ -75,10 +81,12 @@ def _are_alike(flow: Dataflow, one: int, other: int, row: int) -> bool:
         if made[0] is None or made[1] is None or flow.step_before(made[0]) != flow.step_before(made[1]):
             return False
         calls = [flow.log.calls[each] for each in made if each is not None]
+        # Two results of one call, as of split(), are two parts; a change through a view returns neither.
+        places = [_place(call, each) for call, each in zip(calls, (first, second), strict=True)]
         told = [(call.function, call.scalars, len(call.inputs)) for call in calls]
-        if told[0] != told[1] or plain_name(calls[0].function) in _DRAWS or len(waiting) > _MAX_ALIKE:
+        if told[0] != told[1] or places[0] != places[1] or places[0] < 0 or len(waiting) > _MAX_ALIKE:
             return False
-        if not calls[0].inputs:
+        if plain_name(calls[0].function) in _DRAWS or calls[0].scalars.get("dropout_p") or not calls[0].inputs:
             return False
         pairs = zip(calls[0].inputs, calls[1].inputs, strict=True)
         waiting += [(use.tensor, made[0], also.tensor, made[1]) for use, also in pairs]
