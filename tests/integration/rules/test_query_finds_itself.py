@@ -126,9 +126,22 @@ HEALTHY = {
     g[:, :2].zero_()
     print((y[(q @ g.T).topk(5).indices] == y[:, None]).float().mean())
 """,
+    "two lists of rows": """
+    q, g = z[list(range(20))], z[list(range(20, 40))]
+    own = y[:20]
+    print((own[(q @ g.T).topk(5).indices] == own[:, None]).float().mean())
+""",
+    "two arrays of rows": """
+    import numpy as np
+    order = np.random.permutation(40)
+    q, g = z[order[:20]], z[order[20:]]
+    own = y[:20]
+    print((own[(q @ g.T).topk(5).indices] == own[:, None]).float().mean())
+""",
     "two halves of one split": """
     q, g = F.normalize(model(x), dim=1).split(20)
-    print((y[:20][(q @ g.T).topk(5).indices] == y[:20, None]).float().mean())
+    own = y[:20]
+    print((own[(q @ g.T).topk(5).indices] == own[:, None]).float().mean())
 """,
     "two draws of dropout": """
     q, g = F.dropout(model(x)), F.dropout(model(x))

@@ -80,8 +80,10 @@ def _are_alike(flow: Dataflow, one: int, other: int, row: int) -> bool:
         made = flow.newest_producer(first, before), flow.newest_producer(second, until)
         if made[0] is None or made[1] is None or flow.step_before(made[0]) != flow.step_before(made[1]):
             return False
+        if flow.changes(first, made[0], before) or flow.changes(second, made[1], until):
+            return False
         calls = [flow.log.calls[each] for each in made if each is not None]
-        # Two results of one call, as of split(), are two parts; a change through a view returns neither.
+        # Two results of one call, as of split(), are two parts.
         places = [_place(call, each) for call, each in zip(calls, (first, second), strict=True)]
         told = [(call.function, call.scalars, len(call.inputs)) for call in calls]
         if told[0] != told[1] or places[0] != places[1] or places[0] < 0 or len(waiting) > _MAX_ALIKE:
