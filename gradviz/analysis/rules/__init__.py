@@ -154,6 +154,8 @@ from gradviz.analysis.rules.measures.blanks_removed_first import BlanksRemovedFi
 from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
 from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
 from gradviz.analysis.rules.measures.padding_in_count import PaddingInCount
+from gradviz.analysis.rules.measures.query_finds_itself import QueryFindsItself
+from gradviz.analysis.rules.measures.scored_links_passed import ScoredLinksPassed
 from gradviz.analysis.rules.measures.seen_items_ranked import SeenItemsRanked
 from gradviz.analysis.rules.missing_gradients.adapted_and_not_used import AdaptedAndNotUsed
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
@@ -777,6 +779,8 @@ RULES: tuple[type[Rule], ...] = (
     BlanksRemovedFirst,
     KeptOfOtherBatch,
     ScaledByTarget,
+    QueryFindsItself,
+    ScoredLinksPassed,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -7,6 +7,7 @@ calls that change parameters and optimizers; and the calls that computed tensors
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -189,6 +190,8 @@ class Rows:
             self.dropped_needed += len(lost)
         self.dropped += len(middle) - len(kept)
         self._rows[head:tail] = kept
+        for row in middle:
+            row.number = -1  # It may have one of a log that was built before.
 
 
 def _behind_steps(rows: list[Row], start: int) -> Iterator[tuple[int, int]]:
@@ -205,9 +208,13 @@ def _behind_steps(rows: list[Row], start: int) -> Iterator[tuple[int, int]]:
 def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:
     """Ids of the rows that computed living tensors. Goes from newest to oldest, so each row is read once.
 
-    Rows that only changed a tensor's values are not among them: every step does so with parameters and averages.
+    Rows that only changed a tensor's values are not among them: every step does so with parameters and averages. Of
+    buffers, such as masks, only those are that were made before the training: others may be averages of all steps.
     """
-    wanted = {id(known) for known in living if _is_computed(known)}
+    early = {id(row) for row in takewhile(lambda row: row.kind != "step", rows)}
+    wanted = {
+        id(known) for known in living if _is_computed(known) or (known.role == "buffer" and id(known.producer) in early)
+    }
     found: set[int] = set()
     for row in reversed(rows):
         if any(id(use.known) in wanted and (row.node_count or use.known.producer is row) for use in row.outputs):

@@ -34,6 +34,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV998": (
+        (
+            "make the adjacency, or the index of the messages, of the links for training only",
+            (("adjacency[links[:, 0], links[:, 1]]", "adjacency[train[:, 0], train[:, 1]]"),),
+        ),
+    ),
+    "GV997": (
+        ('similar.fill_diagonal_(float("-inf"))', (("z @ z.T", '(z @ z.T).fill_diagonal_(float("-inf"))'),)),
+        (
+            "search one more and drop the first: [:, 1:]",
+            ((".topk(3, dim=1).indices", ".topk(4, dim=1).indices[:, 1:]"),),
+        ),
+    ),
     "GV991": (("(labels != 0).sum().item()", (("tokens += labels.numel()", "tokens += (labels != 0).sum().item()"),)),),
     "GV993": (
         (

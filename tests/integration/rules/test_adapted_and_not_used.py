@@ -107,3 +107,15 @@ print([train(copy.deepcopy(net), rate) for rate in (0.3, 0.1, 0.03, 0.01)])
 )
 def test_adapted_weights_with_a_part(script: str, tmp_path: Path) -> None:
     assert "adapted_and_not_used" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+def test_meta_learning_that_is_scored_between_steps(tmp_path: Path) -> None:
+    params = "dict(net.named_parameters())"
+    script = of(_TASKS, _ADAPT, f"total = total + error({params}, far, far @ rule)  # HERE") + (
+        "    if step % 2:\n"
+        f"        scored = adapt({params}, near, near @ rule)\n"
+        "        with torch.no_grad():\n"
+        "            print(error(scored, far, far @ rule).item())\n"
+    )
+    assert_first_alarm(script, "adapted_and_not_used", tmp_path)
+    assert [each.cause for each in alarms(script, tmp_path)] == ["adapted_and_not_used"]

@@ -278,3 +278,31 @@ for step in range(6):
 """
     )
     assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}
+
+
+def test_a_data_set_that_gives_the_clean_samples_as_targets(tmp_path: Path) -> None:
+    script = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+torch.manual_seed(0)
+class Noisy(Dataset):
+    def __init__(self, clean):
+        self.clean = clean
+    def __len__(self):
+        return len(self.clean)
+    def __getitem__(self, i):
+        return self.clean[i] + 0.3 * torch.randn(16), self.clean[i]
+data = torch.randn(128, 16).cumsum(1)
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+for epoch in range(4):
+    for noisy, clean in DataLoader(Noisy(data[:96]), batch_size=32, shuffle=True):
+        loss = nn.functional.mse_loss(model(noisy), clean)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        print(sum(nn.functional.mse_loss(model(x), y).item() for x, y in DataLoader(Noisy(data[96:]), batch_size=32)))
+"""
+    assert [f"{each.cause}: {each.message}" for each in alarms(script, tmp_path)] == []

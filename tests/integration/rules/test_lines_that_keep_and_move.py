@@ -185,6 +185,41 @@ def main():
 main()
 """,
     ),
+    "layers that a function replaces by adapters, behind the second of two optimizers": (
+        "stale_optimizer_params",
+        """
+class Adapter(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.down, self.up = nn.Parameter(torch.randn(2, base.in_features)), nn.Parameter(torch.zeros(8, 2))
+
+    def forward(self, x):
+        return self.base(x) + x @ self.down.T @ self.up.T
+
+def adapt(net):
+    net[0] = Adapter(net[0])
+    return net
+
+def train(net, optimizer):
+    for step in range(4):
+        loss = F.mse_loss(net(torch.randn(16, 4)), torch.randn(16, 1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+def main():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    train(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    net.requires_grad_(False)
+    net[2] = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+    net = adapt(net)  # HERE
+    train(net, optimizer)
+
+main()
+""",
+    ),
     "features of the points, computed when the object is made, and refused by a derivative": (
         "graph_freed",
         WAVES

@@ -123,3 +123,51 @@ def test_an_average_that_follows_slowly_is_right(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("update", ["torch._foreach_lerp_(*pairs, 0.1)", "for s, t in zip(*pairs): s -= 0.1 * (s - t)"])
 def test_a_model_that_is_pulled_to_its_teacher_is_told(update: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + PULLED.format(update), "average_wrong_way", tmp_path)
+
+
+SYNC = """
+import copy
+import torch
+from torch import nn
+torch.manual_seed(0)
+network = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+target = copy.deepcopy(network)
+optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+for step in range(40):
+    state, following, reward = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16)
+    with torch.no_grad():
+        wanted = reward + 0.9 * target(following).amax(1)
+    loss = nn.functional.smooth_l1_loss(network(state)[:, 0], wanted)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 10 == 9:
+        SYNC
+"""
+BACK = "network.load_state_dict(target.state_dict())"
+
+
+@pytest.mark.parametrize(
+    "sync",
+    [
+        BACK,
+        "[p.data.copy_(t.data) for p, t in zip(network.parameters(), target.parameters())]",
+        "for p, t in zip(network.parameters(), target.parameters()): p.data.copy_(t)",
+    ],
+)
+def test_a_trained_model_that_is_set_back_to_its_target_is_told(sync: str, tmp_path: Path) -> None:
+    assert_first_alarm(SYNC.replace("SYNC", f"{sync}  # HERE"), "average_wrong_way", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        SYNC.replace("SYNC", "target.load_state_dict(network.state_dict())"),
+        SYNC.replace("SYNC", "target.load_state_dict(network.state_dict())\n        " + BACK),
+        SYNC.replace("step % 10 == 9", "step == 0").replace(
+            "SYNC", BACK + "; target.load_state_dict(network.state_dict())"
+        ),
+    ],
+)
+def test_a_target_that_follows_raises_no_alarm(script: str, tmp_path: Path) -> None:
+    assert [each for each in alarms(script, tmp_path) if each.cause == "average_wrong_way"] == []

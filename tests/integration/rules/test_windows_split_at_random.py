@@ -168,3 +168,13 @@ with torch.no_grad():
     print((model(x[140:]).squeeze(1) - y[140:]).abs().mean())
 """
     assert CAUSE not in {each.cause for each in alarms(script, tmp_path)}
+
+
+def test_parts_that_are_taken_for_inputs_and_for_targets(tmp_path: Path) -> None:
+    tables = """
+x = torch.stack([series[i : i + 12] for i in range(120)])
+y = torch.stack([series[i + 12 : i + 13] for i in range(120)])
+order = torch.randperm(120)  # HERE
+train, held_out = TensorDataset(x[order[:90]], y[order[:90]]), TensorDataset(x[order[90:]], y[order[90:]])
+"""
+    assert_first_alarm(HEAD + DATA + tables + TRAIN, CAUSE, tmp_path)

@@ -78,7 +78,9 @@ class AugmentedApart(Rule):
                 yield self._finding(flow, chosen, chosen[-1], "flipped", len(pairs))
             elif 0 < len(flipped) < len(pairs):
                 of_both = [pair for pair in flipped if all(motion.rows for motion in pair)]
-                yield self._finding(flow, flipped, (of_both or flipped)[-1], "flipped", len(pairs))
+                # The pair in which least was done has no flip that both share.
+                pair = min(reversed(of_both or flipped), key=lambda each: sum(len(motion.rows) for motion in each))
+                yield self._finding(flow, flipped, pair, "flipped", len(pairs))
             elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
                 yield self._finding(flow, cropped, cropped[-1], "cut out", len(pairs))
         for rows in calls_in_training(flow, _ERRORS_OF_POINTS):
@@ -103,13 +105,13 @@ class AugmentedApart(Rule):
     def _finding(self, flow: Dataflow, apart: list[_Pair], pair: _Pair, how: str, of: int) -> Finding:
         given, target = pair
         shared = _lines(flow, [each for each, _ in apart]) & _lines(flow, [each for _, each in apart])
-        line, other = _line_of(flow, target, shared), _line_of(flow, given, shared)
+        line, other = _line_of(flow, target, given, shared), _line_of(flow, given, target, shared)
         line, other = (line, other) if line is not None else (other, line)
         return self.finding(
             f"the input and the target of each pixel are {how} in two different ways in {len(apart):,} of {of:,} cases",
             symptom="grad_wrong",
             why="each pixel meets the target of another place",
-            fix="draw once what is done, and do it to both: the picture and its mask",
+            fix=_COUNT if line is not None and line == other else _DRAW,
             location=location_of_line(line),
             symptom_location=location_of_line(other) if other != line else None,
             evidence={"apart": len(apart), "cases": of},
@@ -131,6 +133,8 @@ class _Motion(Struct, frozen=True):
     """The calls that did it."""
 
 
+_DRAW = "draw once what is done, and do it to both: the picture and its mask"
+_COUNT = "turn both along the same axes: count them from the end, flip(-1) or flip(-2), as a mask may lack the channels"
 _Pair = tuple[_Motion, _Motion]
 _AXES = 2
 _MIN_PAIRS = 4
@@ -263,10 +267,11 @@ def _lines(flow: Dataflow, motions: list[_Motion]) -> set[tuple[str, int]]:
     return {(line.file, line.line) for line in lines if line is not None}
 
 
-def _line_of(flow: Dataflow, motion: _Motion, shared: set[tuple[str, int]]) -> CallSite | None:
-    """The line that did it; of a function that does it to inputs and to targets, the one that calls the function."""
-    lines = list(callers(flow, motion.rows[-1])) if motion.rows else []
-    is_shared = len(lines) > 1 and (lines[0].file, lines[0].line) in shared
+def _line_of(flow: Dataflow, motion: _Motion, other: _Motion, shared: set[tuple[str, int]]) -> CallSite | None:
+    """The line that did it; of a function that does it to inputs and to targets, the one that calls the function, if
+    it is not one call that does both."""
+    lines, others = ([*callers(flow, each.rows[-1])] if each.rows else [] for each in (motion, other))
+    is_shared = len(lines) > 1 and (lines[0].file, lines[0].line) in shared and lines != others
     return lines[1] if is_shared else next(iter(lines), None)
 
 

@@ -1,1 +1,1 @@
-"""Rules about what is scored: inputs changed at random, items seen before, ratios of batches, and decoded paths."""
+"""Rules about what is scored: changed inputs, seen items, ratios of batches, decoded paths, neighbours, and links."""

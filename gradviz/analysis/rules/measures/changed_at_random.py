@@ -329,15 +329,35 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
     if change.clean == change.result or any(use.tensor == change.clean and use.requires_grad for use in clean.inputs):
         return True
     end = flow.next_of_kind("backward", change.merged)
-    for shared in flow.sharing_memory(change.clean):
-        for row in flow.users(shared):
+    taken = _taken_by(flow, change.clean)
+    waiting = [
+        (shared, _MAX_STEPS if shared == change.clean or (taken and _taken_by(flow, shared) == taken) else 0)
+        for shared in flow.sharing_memory(change.clean)
+    ]
+    while waiting:
+        tensor, further = waiting.pop()
+        for row in flow.users(tensor):
             call = flow.log.calls[row]
-            if change.row - _NEAR < row < end and row != change.merged and call.live_inputs:
+            if not change.row - _NEAR < row < end or row == change.merged:
+                continue
+            if call.live_inputs:
                 return False
+            if further and plain_name(call.function) in _COLLECT:  # as a loader joins the targets of samples
+                waiting += ((use.tensor, further - 1) for use in call.outputs)
     return True
 
 
+def _taken_by(flow: Dataflow, tensor: int) -> tuple[object, ...]:
+    """What tells the part of a table that a tensor is: two of them are one sample, which a data set reads twice."""
+    made = flow.first_producer(tensor, len(flow.log.calls))
+    call = None if made is None else flow.log.calls[made]
+    if call is None or plain_name(call.function) not in _TAKE:
+        return ()
+    return (*(use.tensor for use in call.inputs), *sorted(call.scalars.items()))
+
+
 _NEAR = 50
+_COLLECT = _KEEP | {"stack", "cat", "unsqueeze", "view", "reshape"}
 _READ = frozenset({"detach", "clone", "data", "norm", "to", "cpu", "requires_grad"})
 """What is done to parameters that no layer does."""
 

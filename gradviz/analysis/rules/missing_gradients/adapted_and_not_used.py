@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import original_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
@@ -64,7 +65,7 @@ class AdaptedAndNotUsed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        made = _made_in_vain(case)
+        made, trained = _made_in_vain(case), names_of(flow, sorted(case.histories.trained))
         if made:
             row, outer = made
             location = location_of_call(flow, row)
@@ -75,6 +76,7 @@ class AdaptedAndNotUsed(Rule):
                 "(x,))",
                 _where_computed(flow, row, outer) or location,
                 location,
+                trained,
             )
         copied = _stepped_in_vain(case.histories)
         if copied:
@@ -86,9 +88,12 @@ class AdaptedAndNotUsed(Rule):
                 "compute the loss after these steps with the copy, and give the gradients of the copy on to the model",
                 _where_computed(flow, step, outer) or location,
                 location,
+                trained,
             )
 
-    def _finding(self, message: str, fix: str, location: Location | None, made: Location | None) -> Finding:
+    def _finding(
+        self, message: str, fix: str, location: Location | None, made: Location | None, tensors: tuple[str, ...]
+    ) -> Finding:
         return self.finding(
             message,
             symptom="grad_wrong",
@@ -97,6 +102,7 @@ class AdaptedAndNotUsed(Rule):
             fix=fix,
             location=location,
             symptom_location=made if made != location else None,
+            tensors=tensors,
         )
 
 

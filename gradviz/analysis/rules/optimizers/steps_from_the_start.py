@@ -62,6 +62,7 @@ class StepsFromTheStart(Rule):
     code = "GV724"
     name = "steps_from_the_start"
     severity = "warning"
+    yields_to = ("adapted_and_not_used",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

@@ -23,10 +23,10 @@ class AverageWrongWay(Rule):
     What it finds
     -------------
     After the steps of an optimizer, its parameters are mixed with those of another model, which the program uses as a
-    teacher or target, and which nothing ever changes. Where that is a copy of a model that had been trained or loaded,
-    and a loss has other terms, the pull to a reference may be meant, and it is a note. Also averages that keep a tenth
-    or less of themselves at each update, or come there from keeping more, and take the rest from the trained model; and
-    those whose two factors add up to another number than 1.
+    teacher or target, and which nothing ever changes; or they are set to its values again and again. Where that is a
+    copy of a model that had been trained or loaded, and a loss has other terms, the pull to a reference may be meant,
+    and it is a note. Also averages that keep a tenth or less of themselves at each update, or come there from keeping
+    more, and take the rest from the trained model; and those whose two factors add up to another number than 1.
 
     Why it matters
     --------------
@@ -78,12 +78,14 @@ class AverageWrongWay(Rule):
             return
         sums = WeightedParameters(case.dataflow)
         by_line: dict[Location | None, dict[int, int]] = defaultdict(dict)
+        whole = set[int]()
         for target in sorted(histories.trained):
-            mixed = _mixed_with(case, sums, target)
+            mixed = _mixed_with(case, sums, target) or _replaced_by(case, target)
             if mixed is not None and _is_used_and_never_changed(case, mixed.source):
                 by_line[location_of_call(case.dataflow, mixed.row)][target] = mixed.source
+                whole |= {mixed.source} if mixed.is_whole else set()
         for location, source_of in by_line.items():
-            yield self._finding(case, location, source_of)
+            yield self._finding(case, location, source_of, is_whole=not whole.isdisjoint(source_of.values()))
         for found, describe in zip(
             wrong_factors(histories, case.averages), (self._swapped, self._unequal), strict=True
         ):
@@ -130,18 +132,21 @@ class AverageWrongWay(Rule):
             evidence={"parameters": len(updates), "sum": whole},
         )
 
-    def _finding(self, case: Case, location: Location | None, source_of: dict[int, int]) -> Finding:
+    def _finding(self, case: Case, location: Location | None, source_of: dict[int, int], *, is_whole: bool) -> Finding:
         targets, sources = list(source_of), list(source_of.values())
         together = case.histories.together
         one = len(targets) == 1
         is_meant = _may_be_a_reference(case, set(sources))
+        be = "is" if one else "are"
+        what = f"{be} set to the values of {together(sources)} again and again" if is_whole else ""
         return self.finding(
-            f"{together(targets)} {'is' if one else 'are'} mixed with {together(sources)} after the steps, which never "
-            f"{'changes' if one else 'change'}: the average goes the wrong way",
+            f"{together(targets)} {what or f'{be} mixed with {together(sources)}'} after the steps, which never "
+            f"{'changes' if one else 'change'}: the {'copy' if is_whole else 'average'} goes the wrong way",
             severity="note" if is_meant else self.severity,
             symptom="grad_wrong",
-            why="a teacher or target is meant to follow the trained model; here the trained model is pulled back to "
-            "the initial values of its copy",
+            why="a teacher or target is meant to follow the trained model; here the trained model is "
+            + ("set" if is_whole else "pulled")
+            + " back to the initial values of its copy",
             fix=("if no pull to a frozen reference is meant, " if is_meant else "")
             + f"swap the two{at_line(location)}: change the copy, with the values of the trained model",
             location=location,
@@ -154,6 +159,8 @@ class _Mixing(NamedTuple):
     row: int
     source: int
     """The parameter of another model that is mixed in."""
+    is_whole: bool = False
+    """Whether it takes the place of the trained one."""
 
 
 def _mixed_with(case: Case, sums: WeightedParameters, target: int) -> _Mixing | None:
@@ -182,6 +189,21 @@ def _mixed_with(case: Case, sums: WeightedParameters, target: int) -> _Mixing | 
         if len(others) == 1:
             return _Mixing(row, others[0])
     return None
+
+
+def _replaced_by(case: Case, target: int) -> _Mixing | None:
+    """The last of several changes that set a trained parameter to the values of one of another model between steps."""
+    flow, histories = case.dataflow, case.histories
+    first, last = histories.steps[0], histories.steps[-1]
+    copies = [row for row in flow.changes(target, first, last) if plain_name(flow.log.calls[row].function) == "copy"]
+    found = []
+    for row in copies:
+        call = flow.lists.single(row, target)
+        source = parameter_of(flow, call.inputs[1].tensor, row) if len(call.inputs) == _BOTH else None
+        if source is not None and source != target:
+            found.append(_Mixing(row, source, is_whole=True))
+    sources = {each.source for each in found}
+    return found[-1] if len(found) == len(copies) >= _BOTH and len(sources) == 1 else None
 
 
 _MAX_CHANGES = 6

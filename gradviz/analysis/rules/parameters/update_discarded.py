@@ -60,6 +60,7 @@ class UpdateDiscarded(Rule):
     code = "GV729"
     name = "update_discarded"
     severity = "error"
+    yields_to = ("adapted_and_not_used",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, histories = case.dataflow, case.histories

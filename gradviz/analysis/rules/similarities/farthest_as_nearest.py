@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import at_line, calls_named, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.evaluations.labels_of_neighbours import compared_labels
 from gradviz.analysis.rules.bases.formulas.distances import distances_behind
 from gradviz.graph.call_log import Call
 
@@ -71,7 +72,7 @@ class FarthestAsNearest(Rule):
             if call.call_site in seen or not _takes_largest(call):
                 continue
             found = distances_behind(flow, call.inputs[0].tensor, row)
-            if found is not None and _are_labels_compared(flow, row, call):
+            if found is not None and any(compared_labels(flow, row, call)):
                 seen.add(call.call_site)
                 yield self._finding(flow, row, found[0])
 
@@ -96,8 +97,6 @@ _INSTEAD = {
     "argsort": "argsort() without descending",
     "sort": "sort() without descending",
 }
-_MAX_FOLLOWED = 8
-_BOTH = 2
 
 
 def _takes_largest(call: Call) -> bool:
@@ -108,41 +107,3 @@ def _takes_largest(call: Call) -> bool:
         return told.get("largest", told.get("3", True)) is not False
     is_sorted = name in ("argsort", "sort")
     return not is_sorted or told.get("descending", told.get("2", False)) is True
-
-
-def _are_labels_compared(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether the places that a call found look up whole numbers, one for each sample, and these are compared with
-    other ones."""
-    places = _followed(flow, call.outputs[-1].tensor, row, _TAKE)
-    return any(
-        plain_name(flow.log.calls[each].function) == "eq" and len(flow.log.calls[each].inputs) == _BOTH
-        for tensor, made in places
-        for user in flow.users(tensor, made)
-        if _looks_up_labels(flow, flow.log.calls[user], tensor)
-        for labels, taken in _followed(flow, flow.log.calls[user].outputs[0].tensor, user, _KEEP_LABELS)
-        for each in flow.users(labels, taken)
-    )
-
-
-_TAKE = frozenset({"getitem", "squeeze", "flatten", "view", "reshape", "t"})
-_KEEP_LABELS = _TAKE | {"mode"}
-_LOOK_UP = frozenset({"getitem", "index_select", "take"})
-_WHOLE = frozenset({"int64", "int32", "uint8"})
-
-
-def _looks_up_labels(flow: Dataflow, call: Call, places: int) -> bool:
-    given = [use.tensor for use in call.inputs]
-    is_look_up = plain_name(call.function) in _LOOK_UP and len(given) == _BOTH and given[1] == places
-    facts = flow.log.tensors[given[0]].facts if is_look_up else None
-    return facts is not None and facts.dtype in _WHOLE and len(facts.shape) == 1
-
-
-def _followed(flow: Dataflow, tensor: int, made: int, through: frozenset[str]) -> list[tuple[int, int]]:
-    """A tensor, and what calls of these names make of it alone, each with the call that made it."""
-    found = [(tensor, made)]
-    for each, row in found:
-        for user in flow.users(each, row):
-            call = flow.log.calls[user]
-            if plain_name(call.function) in through and len(call.inputs) == 1 and len(found) < _MAX_FOLLOWED:
-                found.append((call.outputs[0].tensor, user))
-    return found

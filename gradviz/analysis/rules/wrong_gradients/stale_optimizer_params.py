@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
@@ -80,9 +80,9 @@ class StaleOptimizerParams(Rule):
         ]
         if copied:
             yield self._copies_in_optimizer(histories, copied)
-        for rows in by_line(histories, replaced.values(), made[0]).values():
+        for rows in by_line(histories, replaced.values(), _optimizer_before(histories, replaced.values())).values():
             new = [n for n in sorted(replaced) if replaced[n] in rows]
-            yield self._replaced(histories, rows, new, forgotten, made[0])
+            yield self._replaced(histories, rows, new, forgotten, _optimizer_before(histories, rows))
         targets = compared_copies(histories)
         remade = set(case.missing_gradients.remade.values())
         # A copy for each step is made to be thrown away; that its original never trains is told by itself.
@@ -111,14 +111,15 @@ class StaleOptimizerParams(Rule):
         replaced = location_of_call(histories.flow, row)
         location = location_of_line(line_to_move(histories, row, made))
         olds = (use for each in rows for use in calls[each].inputs if use.place.startswith("old"))
-        old = [use.tensor for use in olds if use.tensor in forgotten]
+        had = {use.tensor for use in olds} & {use.tensor for use in calls[made].inputs}
+        old = sorted(had.intersection(forgotten))
         names = together(dict.fromkeys(repr(calls[each].name) for each in rows))
         inside = "" if replaced is None or replaced == location else f" in {_file_name(replaced)}:{replaced.line}"
         optimizer_location = location_of_call(histories.flow, made)
         return self.finding(
             f"{histories.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {names} "
             f"{'was' if len(names.split()) == 1 else 'were'} replaced{inside} after the optimizer was made"
-            f"{at_line(optimizer_location)}, which still holds the old one",
+            f"{at_line(optimizer_location)}{', which still holds the old one' if had else ''}",
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: old ones get no gradient, and new ones never change",
@@ -192,6 +193,16 @@ def _replacements(histories: ParameterHistories, newcomers: frozenset[int], sinc
         if old & histories.trained:
             new = {use.tensor for use in call.inputs if use.place.startswith("new")}
             yield from ((tensor, row) for tensor in sorted(new & newcomers))
+
+
+def _optimizer_before(histories: ParameterHistories, replaced: Iterable[int]) -> int:
+    """The call that made an optimizer before a replacement: the newest one that steps after it, if any does."""
+    row = min(replaced, default=len(histories.log.calls))
+    numbers = range(len(histories.log.optimizers))
+    made = {number: given[0] for number in numbers if (given := histories.given_at(number)) and given[0] < row}
+    steps = histories.steps_by_optimizer
+    stepping = [each for number, each in made.items() if max(steps.get(number, ()), default=-1) > row]
+    return max(stepping or made.values())
 
 
 def _file_name(location: Location) -> str:

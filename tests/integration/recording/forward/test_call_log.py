@@ -20,7 +20,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.call_log import Call, CallLog, TensorUse, ValueFacts
-from gradviz.recording.calls.rows import Rows
+from gradviz.recording.calls.rows import Row, Rows
 from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import EVERY_BACKWARD, record, recorded_script
 from tests.integration.recording.small_graphs import weight
@@ -340,6 +340,35 @@ def test_a_long_run_keeps_its_beginning_its_end_and_what_is_still_in_use(monkeyp
     numbers = [int(call.name) for call in log.calls if call.kind == "backward" and call.name]
     assert numbers[:3] == [1, 2, 3]
     assert numbers[-2:] == [300, 301]
+
+
+def test_a_long_run_keeps_how_the_buffers_of_its_model_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rows.__init__, "__defaults__", (400,))
+
+    def run() -> None:
+        for _ in range(300):
+            torch.ones(2)
+        model = nn.Linear(2, 1)
+        model.register_buffer("mask", torch.ones(2, 2).tril(1).view(1, 2, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(100):
+            optimizer.zero_grad()
+            (model(torch.ones(3, 2)).sum() * model.mask.sum()).backward()  # type: ignore[operator]
+            optimizer.step()
+
+    log = log_of(run, replace(WITH_CALLS, backward=100))
+    assert log.dropped > 0
+    assert calls_of(log, "view")
+
+
+def test_dropped_calls_have_no_number_of_a_log_that_was_built_before() -> None:
+    rows = Rows(8)
+    made = [rows.add(Row("torch.exp", "operation")) for _ in range(8)]
+    for number, row in enumerate(made):
+        row.number = number
+    rows.drop_some([])
+    kept = list(rows)
+    assert [row.number for row in made if row not in kept] == [-1] * rows.dropped
 
 
 def test_nothing_lives_longer_because_its_calls_are_logged() -> None:

@@ -38,9 +38,18 @@ def by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> di
 
 
 def line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
-    """The line of a call; if that is in a file of helpers, the line in the function that also made the optimizer."""
+    """The line of a call; if that is in a file of helpers, the line in the function that also made the optimizer.
+    A layer that was wrapped, so that the old one is still used, can only be wrapped earlier: then this line as well."""
     own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
-    return own if own is None or apart is None or own.file == apart.file else apart
+    is_edited = own is None or apart is None or own.file == apart.file
+    return own if is_edited and not _wraps(histories, row) else apart
+
+
+def _wraps(histories: ParameterHistories, row: int) -> bool:
+    """Whether a call puts something in the place of parameters with which the model computes all the same."""
+    flow, step = histories.flow, next((each for each in histories.steps if each > row), row)
+    old = [use.tensor for use in flow.log.calls[row].inputs if use.place.startswith("old")]
+    return any(flow.log.calls[user].kind == "operation" for tensor in old for user in flow.users(tensor, step))
 
 
 def _line_beside(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
