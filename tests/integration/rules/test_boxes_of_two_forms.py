@@ -72,3 +72,40 @@ def test_boxes_of_the_data_that_end_before_they_begin_are_no_corners(tmp_path: P
     assert_first_alarm(BOXES.format(compared="", overlap=NOT_CONVERTED), "boxes_of_two_forms", tmp_path)
     padded = "boxes = corners(boxes) * (x[:, 4:5] < 0.5)"  # boxes of nothing begin and end at 0
     assert not alarms(BOXES.format(compared=padded, overlap=NOT_CONVERTED), tmp_path)
+
+
+EVALUATED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4), nn.Sigmoid())
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def corners(boxes):
+    return torch.cat([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
+def iou(a, b):
+    sides = (torch.minimum(a[:, 2:], b[:, 2:]) - torch.maximum(a[:, :2], b[:, :2])).clamp(min=0)
+    shared = sides[:, 0] * sides[:, 1]
+    area = lambda z: (z[:, 2] - z[:, 0]).clamp(min=0) * (z[:, 3] - z[:, 1]).clamp(min=0)
+    return shared / (area(a) + area(b) - shared).clamp(min=1e-6)
+x, boxes = torch.randn(64, 8), torch.rand(64, 4) * 0.4 + 0.3
+for step in range(6):
+    loss = nn.functional.l1_loss(model(x), boxes)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    print(SCORE)
+"""
+
+
+def test_an_evaluation_that_takes_centres_for_corners_is_told(tmp_path: Path) -> None:
+    script = EVALUATED.replace("print(SCORE)", "print(iou(model(x), boxes).mean())  # HERE")
+    assert_first_alarm(script, "boxes_of_two_forms", tmp_path)
+
+
+@pytest.mark.parametrize("score", ["iou(corners(model(x)), corners(boxes)).mean()", "iou(boxes, model(x)).mean()"])
+def test_an_evaluation_of_corners_raises_no_alarm(score: str, tmp_path: Path) -> None:
+    script = EVALUATED.replace("SCORE", score)
+    if "corners(" not in score:
+        script = script.replace("torch.rand(64, 4) * 0.4 + 0.3", "corners(torch.rand(64, 4) * 0.3 + 0.3)")
+    assert [f"{each.cause}: {each.message}" for each in alarms(script, tmp_path)] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -33,7 +34,8 @@ class BoxesOfTwoForms(Rule):
     The overlap of predicted boxes with those of the data, where one side was converted before, such as from centres and
     sizes to corners (sums and differences of its columns that are joined again), and the other side was not, though
     another part of the loss compares both sides as they were before. Also the overlap of boxes of the data of which
-    some end before they begin, at every step, where the loss subtracts their beginnings from their ends.
+    some end before they begin, at every step, where the loss subtracts their beginnings from their ends; likewise in an
+    evaluation.
 
     Why it matters
     --------------
@@ -89,18 +91,28 @@ class BoxesOfTwoForms(Rule):
             if flow.log.calls[rows[0]].call_site not in told:
                 ended = [_ends_before_it_begins(flow, row) for row in rows if flow.log.calls[row].live_inputs]
                 if len(ended) >= _MIN_TIMES and all(each is not None for each in ended):
+                    told.add(flow.log.calls[rows[0]].call_site)
                     yield self._no_corners(flow, rows[-1], ended[-1] or 0)
+        scored = defaultdict[int | None, list[_Scored]](list)
+        for row, call in calls_named(flow, ("sub",)) if case.histories.reached_by else ():
+            if call.call_site not in told and not call.live_inputs and (overlap := _scored(flow, row)) is not None:
+                scored[call.call_site].append(overlap)
+        for overlaps in scored.values():
+            ends = [_end_before_beginning(flow, each.wanted, each.row) for each in overlaps]
+            if all(each is not None for each in ends):
+                yield self._no_corners(flow, overlaps[-1].row, ends[-1] or 0, overlaps[-1].predicted)
 
-    def _no_corners(self, flow: Dataflow, overlap: int, sides: int) -> Finding:
-        made = flow.newest_producer(flow.log.calls[overlap].live_inputs[0].tensor, overlap)
-        boxes = None if made is None else _boxes(flow, flow.log.calls[made].live_inputs[0].tensor, made)
+    def _no_corners(self, flow: Dataflow, overlap: int, sides: int, predicted: int | None = None) -> Finding:
+        live = flow.log.calls[overlap].live_inputs
+        made = flow.newest_producer(live[0].tensor, overlap) if live else None
+        boxes = predicted if made is None else _boxes(flow, flow.log.calls[made].live_inputs[0].tensor, made)
         given = None if boxes is None else flow.newest_producer(boxes, overlap)
         line = None if given is None else location_of_line(line_that_gave(flow, overlap, given))
         least = flow.log.calls[sides].outputs[0].values
         return self.finding(
             "an overlap takes the boxes of the data for corners, and some end before they begin: their sides go "
             f"down to {0 if least is None else least.minimum:.3g}",
-            symptom="grad_wrong",
+            symptom="grad_wrong" if live else "none",
             why="boxes of a centre and a size have four columns, too: a size is subtracted as if it were a coordinate",
             fix="convert both sides before the overlap: giou(to_corners(predicted), to_corners(boxes))",
             location=line or location_of_call(flow, overlap),
@@ -166,8 +178,38 @@ def _ends_before_it_begins(flow: Dataflow, row: int) -> int | None:
     ends = ends_of_overlap(flow, row)
     uses = [flow.log.calls[end].inputs for end in ends or ()]
     wanted = None if ends is None else _boxes_of_side(flow, ends, uses, live=False)
-    if ends is None or wanted is None:
+    return None if ends is None or wanted is None else _end_before_beginning(flow, wanted, row)
+
+
+class _Scored(Struct, frozen=True):
+    """An overlap that an evaluation computes."""
+
+    row: int
+    predicted: int
+    wanted: int
+
+
+def _scored(flow: Dataflow, row: int) -> _Scored | None:
+    """The overlap of boxes that a network computes with boxes of the data, where no loss takes it."""
+    ends = ends_of_overlap(flow, row)
+    boxes = [{_boxes(flow, use.tensor, end) for use in flow.log.calls[end].inputs} for end in ends or ()]
+    if len(boxes) != _BOTH or boxes[0] != boxes[1]:
         return None
+    known = [each for each in boxes[0] if each is not None]
+    predicted = [each for each in known if _is_of_network(flow, each, row)]
+    wanted = [each for each in known if each not in predicted]
+    return _Scored(row, predicted[0], wanted[0]) if len(predicted) == len(wanted) == 1 else None
+
+
+def _is_of_network(flow: Dataflow, tensor: int, row: int) -> bool:
+    above = flow.ancestors(tensor, row, since=flow.step_before(row))
+    return any(
+        flow.log.tensors[use.tensor].role == "parameter" for each in above for use in flow.log.calls[each].inputs
+    )
+
+
+def _end_before_beginning(flow: Dataflow, wanted: int, row: int) -> int | None:
+    """The call that subtracts the beginnings of boxes from their ends, if some results are negative."""
     for part in flow.users(wanted, flow.step_before(row)):
         made = flow.log.calls[part].outputs[0].tensor if flow.log.calls[part].outputs else None
         for user in flow.users(made, part) if made is not None else ():
