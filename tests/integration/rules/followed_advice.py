@@ -11,6 +11,16 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV999": (
+        ("multiply the error by the standard deviation only", (("error * std + mean", "error * std"),)),
+        (
+            "compute it of values in their own units",
+            (
+                ("(model(x).squeeze(1) - scaled).abs()", "(model(x).squeeze(1) * std + mean - y).abs()"),
+                ("error * std + mean", "error"),
+            ),
+        ),
+    ),
     "GV995": (
         (
             "compute it of the first 12 steps only",
