@@ -29,6 +29,7 @@ from gradviz.analysis.rules.bases.sequences.copied_tokens import (
 )
 from gradviz.analysis.rules.bases.sequences.part_of_inputs import TargetRead, target_read
 from gradviz.analysis.rules.bases.sequences.positions.steps_fed import step_fed
+from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
 from gradviz.analysis.rules.bases.sequences.stacked_windows import stacked_target_read
 from gradviz.analysis.rules.bases.sources.loops.window_lines import TargetInWindow, targets_in_windows
 from gradviz.analysis.rules.bases.sources.own_files import own_files
@@ -266,17 +267,21 @@ class TargetsAreInputs(Rule):
         )
 
     def _turned_around(self, case: Case, row: int, lookup: int) -> Finding:
-        flow = case.dataflow
+        flow, call = case.dataflow, case.dataflow.log.calls[row]
         loss, read = location_of_call(flow, row), location_of_call(flow, lookup)
+        are_inputs = part_of(flow, call.inputs[0].tensor, row).start <= 0
+        made = line_where_made(case, call.inputs[1].tensor, row, lookup) if are_inputs else None
+        location, shown = (loss, read) if made is None else (made, loss)
+        what = "inputs" if are_inputs else "scores"
         return self.finding(
-            "the scores lose their first positions and the targets their last ones: each position is asked for a token "
+            f"the {what} lose their first positions, the targets their last ones: each position is asked for a token "
             "that the model has read already",
             symptom="grad_wrong",
             why="a language model is asked for the token that follows: the scores of a position belong to the target "
             "of the next one",
-            fix="cut the other ends off: scores[:, :-1] with tokens[:, 1:]",
-            location=loss,
-            symptom_location=read if read != loss else None,
+            fix=f"cut the other ends off: {'tokens' if are_inputs else 'scores'}[:, :-1] with tokens[:, 1:]",
+            location=location,
+            symptom_location=shown if shown != location else None,
         )
 
 

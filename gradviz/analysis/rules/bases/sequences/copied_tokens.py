@@ -95,7 +95,7 @@ def lookup_of_earlier_target(case: Case, row: int) -> int | None:
     flow = case.dataflow
     call = flow.log.calls[row]
     scores, target = (part_of(flow, use.tensor, row) for use in call.inputs[:2])
-    if scores.start <= 0 or not target.moves or not _is_causal(case, call.inputs[0].tensor, row):
+    if scores.start < 0 or not target.moves or not _is_causal(case, call.inputs[0].tensor, row):
         return None
     whole = scores.source[0]
     lengths = shape_of(flow, whole) if type(whole) is int else ()
