@@ -153,6 +153,7 @@ from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
 from gradviz.analysis.rules.measures.blanks_removed_first import BlanksRemovedFirst
 from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
 from gradviz.analysis.rules.measures.error_moved_by_mean import ErrorMovedByMean
+from gradviz.analysis.rules.measures.kept_from_before_steps import KeptFromBeforeSteps
 from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
 from gradviz.analysis.rules.measures.padding_in_count import PaddingInCount
 from gradviz.analysis.rules.measures.query_finds_itself import QueryFindsItself
@@ -780,6 +781,7 @@ RULES: tuple[type[Rule], ...] = (
     BlanksRemovedFirst,
     KeptOfOtherBatch,
     ScaledByTarget,
+    KeptFromBeforeSteps,
     QueryFindsItself,
     ScoredLinksPassed,
     ErrorMovedByMean,

@@ -11,6 +11,19 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV996": (
+        (
+            "compute it anew for each evaluation",
+            (
+                ("        if self._table is None:\n            self._table = ", "        return "),
+                ("\n        return self._table", ""),
+            ),
+        ),
+        (
+            "set self._table to None whenever the weights change",
+            (("    optimizer.step()\n", "    optimizer.step()\n    model._table = None\n"),),
+        ),
+    ),
     "GV999": (
         ("multiply the error by the standard deviation only", (("error * std + mean", "error * std"),)),
         (
