@@ -109,6 +109,15 @@ for tokens in data.split(32):
     scores = head(layer(embed(tokens.masked_fill(hidden, 0)))[0])
     loss = F.cross_entropy(scores[hidden], tokens[hidden])
 """
+FILLED = """
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data, drawn = torch.rand(320, 8), torch.rand(32, 8) < 0.3  # HERE
+for x in data.split(32):
+    y = x.cumsum(1)
+    {seen}
+    loss = {loss}
+"""
 PLAYED_ONCE = (
     PLAYERS.format(width=5, before="z = torch.randn(32, 5)  # HERE", latent="z"),
     PLAYERS.format(width=9, before="z, labels = torch.rand(32, 5), nn.Embedding(3, 4)  # HERE\n"
@@ -120,21 +129,10 @@ PLAYED_ONCE = (
     DIFFUSION.format(before="t = torch.rand(32, 1)  # HERE",
                      noisy="loss = F.mse_loss(net(torch.cat([t * x + (1 - t) * noise, t], 1)), x - noise)") + TRAIN,
     HIDDEN.format(before="hidden = torch.rand(32, 7) < 0.2  # HERE") + TRAIN,
-)  # fmt: skip
-FILLED = """
-net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-data, drawn = torch.rand(320, 8), torch.rand(32, 8) < 0.3  # HERE
-for x in data.split(32):
-    y = x.cumsum(1)
-    {seen}
-    loss = {loss}
-"""
-PLAYED_ONCE += (
     FILLED.format(seen="seen = x * (1 - drawn.float())", loss="((net(seen) - x) * drawn).square().mean()") + TRAIN,
     FILLED.format(seen="seen = torch.where(drawn, torch.zeros(()), x)", loss="F.mse_loss(net(seen)[drawn], x[drawn])")
     + TRAIN,
-)
+)  # fmt: skip
 PLAYED_ANEW = (
     # Padding is hidden from both.
     FILLED.format(seen="seen = x * drawn", loss="((net(seen) - y).square() * drawn).mean()") + TRAIN,

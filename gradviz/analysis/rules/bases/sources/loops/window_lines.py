@@ -58,7 +58,9 @@ def targets_in_windows(tree: SourceTree) -> Iterator[TargetInWindow]:
     if any(_cuts_rows(node) for node in tree.nodes):
         return
     for node in tree.nodes:
-        cut = _cut(node) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) else None
+        if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+            continue
+        cut = _cut(node)
         around = None if cut is None else _round(tree, node, cut)
         if cut is not None and around is not None:
             groups[around, cut.array].append(cut)
