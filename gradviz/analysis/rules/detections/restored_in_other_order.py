@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, calls_named, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES, Layer, layer_behind
+from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES, layer_behind, told_of_targets
 
 
 class RestoredInOtherOrder(Rule):
@@ -63,7 +63,7 @@ class RestoredInOtherOrder(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        divided = _sizes_of_targets(flow)
+        divided = told_of_targets(flow, _division_above)
         for row, call in calls_named(flow, ("mul",)) if divided else ():
             if len(call.inputs) != _BOTH or call.call_site in told:
                 continue
@@ -106,24 +106,6 @@ class _Sizes(Struct, frozen=True):
 
 def _words(numbers: tuple[float, ...]) -> str:
     return f"[{', '.join(f'{each:g}' for each in numbers)}]"
-
-
-def _sizes_of_targets(flow: Dataflow) -> dict[Layer, _Sizes]:
-    """By layer: the sizes by which all targets of its losses were divided, if they are the same ones."""
-    found: dict[Layer, dict[tuple[float, ...] | None, int]] = {}
-    tried = set[int | None]()
-    for row, call in calls_named(flow, DIFFERENCES):
-        live = [use for use in call.inputs[:_BOTH] if use.requires_grad]
-        given = [use for use in call.inputs[:_BOTH] if not use.requires_grad]
-        if call.call_site in tried or not len(live) == len(given) == 1 or not flow.has_step_after(row):
-            continue
-        tried.add(call.call_site)
-        sizes = _division_above(flow, given[0].tensor, row)
-        layer = layer_behind(flow, live[0].tensor, row)
-        if layer is not None:
-            found.setdefault(layer, {})[sizes.numbers if sizes else None] = sizes.row if sizes else row
-    alone = {layer: next(iter(each.items())) for layer, each in found.items() if len(each) == 1}
-    return {layer: _Sizes(row, numbers) for layer, (numbers, row) in alone.items() if numbers is not None}
 
 
 def _keeps_order(flow: Dataflow, tensor: int, row: int) -> bool:

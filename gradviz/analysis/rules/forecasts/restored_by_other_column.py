@@ -10,7 +10,6 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import (
-    DIFFERENCES,
     at_line,
     callers,
     calls_named,
@@ -20,7 +19,7 @@ from gradviz.analysis.dataflow.call_words import (
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.evaluations.network_outputs import Layer, layer_behind
+from gradviz.analysis.rules.bases.evaluations.network_outputs import layer_behind, told_of_targets
 from gradviz.graph.call_log import Call
 
 
@@ -76,7 +75,7 @@ class RestoredByOtherColumn(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        columns = _columns_of_targets(flow)
+        columns = told_of_targets(flow, _column_above)
         for row, call in calls_named(flow, ("mul",)) if columns else ():
             if len(call.inputs) != _BOTH or call.call_site in told:
                 continue
@@ -127,23 +126,6 @@ def _line_that_chooses(case: Case, row: int) -> Location | None:
 
 
 _NUMBER = re.compile(r"\[-?\d+\]")
-
-
-def _columns_of_targets(flow: Dataflow) -> dict[Layer, _Column]:
-    """By layer: the only column with which losses compare what it computes."""
-    found: dict[Layer, set[_Column | None]] = {}
-    tried = set[int | None]()
-    for row, call in calls_named(flow, DIFFERENCES):
-        live = [use for use in call.inputs[:_BOTH] if use.requires_grad]
-        given = [use for use in call.inputs[:_BOTH] if not use.requires_grad]
-        if call.call_site in tried or not len(live) == len(given) == 1 or not flow.has_step_after(row):
-            continue
-        tried.add(call.call_site)
-        layer = layer_behind(flow, live[0].tensor, row)
-        if layer is not None:
-            found.setdefault(layer, set()).add(_column_above(flow, given[0].tensor, row))
-    alone = {layer: next(iter(columns)) for layer, columns in found.items() if len(columns) == 1}
-    return {layer: column for layer, column in alone.items() if column is not None}
 
 
 def _column_above(flow: Dataflow, tensor: int, row: int) -> _Column | None:
