@@ -69,6 +69,9 @@ FAULTY = (
     CHOSEN.format(what="x = flip(x, first)\n    y = flip(y, second)  # HERE"),
     CHOSEN.format(what="x[first] = x[first].flip(-1)\n    y[second] = y[second].flip(-1)  # HERE"),
     TURNS.format(both="self.turn(self.pictures[k]), self.turn(self.masks[k])  # HERE"),
+    # One line flips both alike, and the next one only the picture.
+    FLIPS.format(first="if torch.rand(()) < 0.5: x, y = x.flip(-1), y.flip(-1)", loss=ENTROPY,
+                 second="if torch.rand(()) < 0.5: x = x.flip(-2)  # HERE"),
     # One line flips both, along axes that a mask counts otherwise.
     FLIPS.format(first="if torch.rand(()) < 0.5: x, y = x.flip(-1), y.flip(-1)", loss=ENTROPY,
                  second="if torch.rand(()) < 0.5: x, y = x.flip(2), y.flip(2)  # HERE"),

@@ -77,9 +77,8 @@ class AugmentedApart(Rule):
             if len(chosen) >= _MIN_PAIRS:
                 yield self._finding(flow, chosen, chosen[-1], "flipped", len(pairs))
             elif 0 < len(flipped) < len(pairs):
-                of_both = [pair for pair in flipped if all(motion.rows for motion in pair)]
                 # The pair in which least was done has no flip that both share.
-                pair = min(reversed(of_both or flipped), key=lambda each: sum(len(motion.rows) for motion in each))
+                pair = min(reversed(flipped), key=lambda each: sum(len(motion.rows) for motion in each))
                 yield self._finding(flow, flipped, pair, "flipped", len(pairs))
             elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
                 yield self._finding(flow, cropped, cropped[-1], "cut out", len(pairs))
