@@ -85,6 +85,7 @@ class SeenItemsRanked(Rule):
     code = "GV957"
     name = "seen_items_ranked"
     severity = "warning"
+    yields_to = ("copy_changed",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[object]()
