@@ -334,3 +334,32 @@ with torch.no_grad():
 """
     )
     assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}
+
+
+def test_samples_that_are_found_out_from_noisy_measurements(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+data, sensors, model = torch.randn(80, 8), torch.randn(8, 5), nn.Linear(5, 8)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def measured(x):
+    clean = x @ sensors
+    return clean + 0.05 * torch.randn_like(clean)
+for epoch in range(3):
+    for rows in torch.randperm(60).split(20):
+        loss = F.mse_loss(model(measured(data[rows])), data[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+for epoch in range(3):
+    for rows in torch.randperm(60).split(20):
+        x = data[rows]
+        loss = F.mse_loss(model(measured(x)), x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    print(F.mse_loss(model(measured(data[60:])), data[60:]).item())
+"""
+    )
+    assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}

@@ -338,6 +338,7 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
         (shared, _MAX_STEPS if shared == change.clean or (taken and _taken_by(flow, shared) == taken) else 0)
         for shared in flow.sharing_memory(change.clean)
     ]
+    waiting += ((earlier, 0) for earlier in _measured(flow, change))
     while waiting:
         tensor, further = waiting.pop()
         for row in flow.users(tensor):
@@ -349,6 +350,15 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
             if further and plain_name(call.function) in _COLLECT:  # as a loader joins the targets of samples
                 waiting += ((use.tensor, further - 1) for use in call.outputs)
     return True
+
+
+def _measured(flow: Dataflow, change: _Change) -> Iterator[int]:
+    """The samples of which products are changed: what a network may have to find out from noisy measurements."""
+    for row, call in flow.makers(change.clean, change.merged, _FEW_MAKERS):
+        if plain_name(call.function) in _TAKE or not call.inputs or call.live_inputs:
+            return
+        if plain_name(call.function) in _PRODUCTS and row > (flow.backward_before(change.row) or -1):
+            yield call.inputs[0].tensor
 
 
 def _taken_by(flow: Dataflow, tensor: int) -> tuple[object, ...]:
@@ -389,6 +399,8 @@ def _path(flow: Dataflow, change: _Change) -> str:
     return "" if scope is None else flow.log.scopes[scope].path
 
 
+_FEW_MAKERS = 4
+_PRODUCTS = frozenset({"matmul", "mm", "linear", "conv1d", "conv2d", "einsum"})
 _MAX_MAKERS = 40
 _TAKE = frozenset({"getitem", "index_select", "stack", "cat"})
 _DRAWS = _NORMAL | _MASK | {"randint", "exponential", "multinomial", "poisson"}
