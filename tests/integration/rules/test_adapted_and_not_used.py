@@ -102,8 +102,50 @@ def train(model, rate):
 train(net, 0.1)
 print([train(copy.deepcopy(net), rate) for rate in (0.3, 0.1, 0.03, 0.01)])
 """,
+        # One model for all parts of the data, and one for each part that stays near it.
+        HEAD
+        + """
+x, y = torch.randn(60, 5), torch.randn(60, 1)
+whole = nn.Linear(5, 1)
+own = [copy.deepcopy(whole) for _ in range(3)]
+optimizer = torch.optim.SGD(whole.parameters(), lr=0.05)
+steps = [torch.optim.SGD(model.parameters(), lr=0.05) for model in own]
+for turn in range(4):
+    for part in range(3):
+        rows = slice(20 * part, 20 * part + 20)
+        near = sum((p - q.detach()).square().sum() for p, q in zip(own[part].parameters(), whole.parameters()))
+        loss = F.mse_loss(own[part](x[rows]), y[rows]) + 0.1 * near
+        steps[part].zero_grad()
+        loss.backward()
+        steps[part].step()
+        loss = F.mse_loss(whole(x[rows]), y[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+        # How fast a copy learns a new task is measured at the end of each epoch.
+        HEAD
+        + """
+x, y = torch.randn(60, 5), torch.randint(3, (60,))
+model = nn.Linear(5, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(5):
+    loss = F.cross_entropy(model(x[:40]), y[:40])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    probe, losses = copy.deepcopy(model), []
+    probe_optimizer = torch.optim.SGD(probe.parameters(), lr=0.1)
+    for _ in range(3):
+        loss = F.cross_entropy(probe(x[40:]), y[40:])
+        probe_optimizer.zero_grad()
+        loss.backward()
+        probe_optimizer.step()
+        losses.append(loss.item())
+    print(losses[0] - losses[-1])
+""",
     ],
-    ids=["taken", "scored", "moved towards", "a measured copy", "other rates"],
+    ids=["taken", "scored", "moved towards", "a measured copy", "other rates", "in turns", "measured in each epoch"],
 )
 def test_adapted_weights_with_a_part(script: str, tmp_path: Path) -> None:
     assert "adapted_and_not_used" not in {each.cause for each in alarms(script, tmp_path)}

@@ -306,3 +306,60 @@ for epoch in range(4):
         print(sum(nn.functional.mse_loss(model(x), y).item() for x, y in DataLoader(Noisy(data[96:]), batch_size=32)))
 """
     assert [f"{each.cause}: {each.message}" for each in alarms(script, tmp_path)] == []
+
+
+def test_a_function_that_draws_the_targets_and_makes_noisy_samples_of_them(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+shapes = torch.randn(6, 8)
+model = nn.GRU(8, 6)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def batch():
+    labels, lengths = torch.randint(1, 6, (4, 3)), torch.randint(1, 4, (4,))
+    x = torch.zeros(6, 4, 8)
+    for i in range(4):
+        path = [c for k in range(lengths[i]) for c in (labels[i, k].item(), 0)]
+        x[: len(path), i] = shapes[path] + 0.1 * torch.randn(len(path), 8)
+    return x, labels, lengths
+for step in range(6):
+    x, labels, lengths = batch()
+    loss = F.ctc_loss(model(x)[0].log_softmax(2), labels, torch.full((4,), 6), lengths)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    x, labels, lengths = batch()
+    print(model(x)[0].argmax(2).tolist(), labels.tolist())
+"""
+    )
+    assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}
+
+
+def test_samples_that_are_found_out_from_noisy_measurements(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+data, sensors, model = torch.randn(80, 8), torch.randn(8, 5), nn.Linear(5, 8)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def measured(x):
+    clean = x @ sensors
+    return clean + 0.05 * torch.randn_like(clean)
+for epoch in range(3):
+    for rows in torch.randperm(60).split(20):
+        loss = F.mse_loss(model(measured(data[rows])), data[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+for epoch in range(3):
+    for rows in torch.randperm(60).split(20):
+        x = data[rows]
+        loss = F.mse_loss(model(measured(x)), x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    print(F.mse_loss(model(measured(data[60:])), data[60:]).item())
+"""
+    )
+    assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}

@@ -361,3 +361,21 @@ def test_the_line_is_told(case: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", HEALTHY)
 def test_what_looks_alike_and_is_meant_is_quiet(case: str, tmp_path: Path) -> None:
     assert alarms(HEAD + HEALTHY[case], tmp_path) == []
+
+
+def test_rows_whose_noisy_measurements_a_model_gets(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+data, sensors, model = torch.randn(80, 8), torch.randn(8, 5), nn.Linear(5, 8)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(6):
+    x = data[torch.randint(80, (20,))]
+    clean = x @ sensors
+    loss = F.mse_loss(model(clean + 0.05 * torch.randn_like(clean)), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    )
+    assert "step_not_given" not in {finding.cause for finding in alarms(script, tmp_path)}

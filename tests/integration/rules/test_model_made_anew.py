@@ -165,6 +165,23 @@ for step in range(3):
         one_pass(model, optimizer, x[: 20 * (step + 1)], y[: 20 * (step + 1)])
     print(step, score(model, x, y))
 """,
+        # Rounds of active learning, each with a training of its own.
+        """
+known = list(range(10))
+for step in range(4):
+    model = build()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(8):
+        loss = F.cross_entropy(model(x[known]), y[known])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        doubt = -model(x).softmax(1).amax(1)
+        doubt[known] = -1
+        known += doubt.topk(5).indices.tolist()
+    print(step, score(model, x, y))
+""",
         # Two players, of which one is made anew.
         """
 model = build()

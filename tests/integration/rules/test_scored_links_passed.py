@@ -181,6 +181,33 @@ for step in range(5):
 with torch.no_grad():
     print(((a @ layer(x))[test].argmax(1) == y[test]).float().mean())
 """,
+    # The whole list that is computed with is that of all pairs, of which some are links.
+    "links drawn among all pairs": """
+n = 30
+group, pairs = torch.arange(n) % 3, torch.triu_indices(n, n, 1)
+links = pairs[:, torch.rand(pairs.shape[1]) < torch.where(group[pairs[0]] == group[pairs[1]], 0.5, 0.1)]
+links = links[:, torch.randperm(links.shape[1])]
+test, train = links[:, :20], links[:, 20:]
+free = torch.ones(n, n, dtype=torch.bool).triu(1)
+free[links[0], links[1]] = False
+free = free.nonzero().T
+a = torch.eye(n)
+a[train[0], train[1]] = 1.0
+nodes, layer = nn.Parameter(torch.randn(n, 8)), nn.Linear(8, 8)
+optimizer = torch.optim.Adam([nodes, *layer.parameters()], lr=0.01)
+def scores(z, which):
+    return (z[which[0]] * z[which[1]]).sum(1)
+for step in range(5):
+    z = layer(a @ nodes)
+    wrong = free[:, torch.randint(free.shape[1], (40,))]
+    loss = F.softplus(-scores(z, train)).mean() + F.softplus(scores(z, wrong)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    z = layer(a @ nodes)
+    print((scores(z, test) > scores(z, free[:, :20])).float().mean())
+""",
 }
 
 

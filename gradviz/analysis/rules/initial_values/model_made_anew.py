@@ -72,6 +72,8 @@ class ModelMadeAnew(Rule):
             if len(rounds) < _MIN_TIMES or not _are_thrown_away(case, births, rounds):
                 continue
             inside = [row for row in case.histories.reached_by if rounds[0] < row < rounds[-1]]
+            if _is_of_steps(case, loop) and len(inside) >= len(rounds):
+                continue  # What is trained for several steps in each round is no step.
             if not any(_trains_for_epochs(case, row, loop) for row in inside):
                 yield self._finding(case, births, rounds)
 
@@ -195,6 +197,15 @@ def _loops_at(case: Case, site: CallSite) -> Iterator[tuple[SourceTree, Loop]]:
         statement = tree.statement_at(site.line)
         for loop in tree.loops_around(statement) if statement is not None else ():
             yield tree, loop
+
+
+def _is_of_steps(case: Case, loop: tuple[str, int]) -> bool:
+    """Whether the number of a loop is called a step."""
+    file, line = loop
+    tree = tree_of(case.capture.sources[file])
+    return any(
+        isinstance(each, ast.For) and each.lineno == line and ast.unparse(each.target) == "step" for each in tree.nodes
+    )
 
 
 def _is_of_epochs(loop: Loop) -> bool:

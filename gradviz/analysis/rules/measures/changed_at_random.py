@@ -14,8 +14,10 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import (
     at_line,
     call_words,
+    callers,
     calls_named,
     class_of,
+    function_of,
     line_in_function_of,
     location_of_call,
     plain_name,
@@ -27,7 +29,7 @@ from gradviz.analysis.rules.bases.evaluations.random_transforms import TRANSFORM
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
-from gradviz.graph.model import Scalar
+from gradviz.graph.model import CallSite, Scalar
 
 
 class ChangedAtRandom(Rule):
@@ -274,6 +276,8 @@ def _scored(case: Case, changes: list[_Change], *, by_chance: bool = False) -> _
         return None
     if not all(_goes_into_loss(case, each) and _is_only_changed(flow, each) for each in trains):
         return None
+    if all(_has_drawn_target(flow, each) for each in trains):
+        return None
     found, merged = None, {(_path(flow, each), each.merged) for each in changes}
     for each in scores:
         if any(calls[row].live_inputs and calls[row].grad_mode == "enabled" for row in each.below):
@@ -334,6 +338,7 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
         (shared, _MAX_STEPS if shared == change.clean or (taken and _taken_by(flow, shared) == taken) else 0)
         for shared in flow.sharing_memory(change.clean)
     ]
+    waiting += ((earlier, 0) for earlier in _measured(flow, change))
     while waiting:
         tensor, further = waiting.pop()
         for row in flow.users(tensor):
@@ -345,6 +350,15 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
             if further and plain_name(call.function) in _COLLECT:  # as a loader joins the targets of samples
                 waiting += ((use.tensor, further - 1) for use in call.outputs)
     return True
+
+
+def _measured(flow: Dataflow, change: _Change) -> Iterator[int]:
+    """The samples of which products are changed: what a network may have to find out from noisy measurements."""
+    for row, call in flow.makers(change.clean, change.merged, _FEW_MAKERS):
+        if plain_name(call.function) in _TAKE or not call.inputs or call.live_inputs:
+            return
+        if plain_name(call.function) in _PRODUCTS and row > (flow.backward_before(change.row) or -1):
+            yield call.inputs[0].tensor
 
 
 def _taken_by(flow: Dataflow, tensor: int) -> tuple[object, ...]:
@@ -385,6 +399,8 @@ def _path(flow: Dataflow, change: _Change) -> str:
     return "" if scope is None else flow.log.scopes[scope].path
 
 
+_FEW_MAKERS = 4
+_PRODUCTS = frozenset({"matmul", "mm", "linear", "conv1d", "conv2d", "einsum"})
 _MAX_MAKERS = 40
 _TAKE = frozenset({"getitem", "index_select", "stack", "cat"})
 _DRAWS = _NORMAL | _MASK | {"randint", "exponential", "multinomial", "poisson"}
@@ -403,6 +419,31 @@ def _is_drawn_anew(flow: Dataflow, change: _Change) -> bool:
             sizes = [shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0])]
             if sizes[0] and sizes[1] and sizes[0][0] < sizes[1][0]:
                 return True
+    return False
+
+
+def _has_drawn_target(flow: Dataflow, change: _Change) -> bool:
+    """Whether the function that changes the values has drawn the targets of the next loss, too: it makes the samples,
+    and the noise is part of them."""
+    backward, since = flow.next_of_kind("backward", change.row), flow.backward_before(change.row) or -1
+    site = next(callers(flow, change.row), None)
+    if backward >= len(flow.log.calls) or site is None or class_of(site) or function_of(site) == "<module>":
+        return False
+    for root in flow.log.calls[backward].roots:
+        for row in flow.ancestors(root.tensor, backward, since + 1):
+            call = flow.log.calls[row]
+            targets = [use for use in call.inputs if not use.requires_grad] if call.live_inputs else []
+            if any(_is_drawn_in(flow, use.tensor, row, since, site) for use in targets):
+                return True
+    return False
+
+
+def _is_drawn_in(flow: Dataflow, tensor: int, before: int, since: int, site: CallSite) -> bool:
+    """Whether values were drawn since a call, in the function of a line."""
+    for row, call in flow.makers(tensor, before, _MAX_CHANGES):
+        line = next(callers(flow, row), None)
+        if row > since and plain_name(call.function) in _DRAWS and line is not None:
+            return (line.file, function_of(line)) == (site.file, function_of(site))
     return False
 
 

@@ -243,7 +243,9 @@ def _passed(case: Case, scored: _LookUp, branch: _Branch, trained: list[_LookUp]
     own = (_first_use(flow, each, above) for each in branch.own)
     if any(row is not None and _takes_out(flow.log.calls[row]) for row in own):
         return None
-    found = ((_first_use(flow, whole, above), whole) for whole in branch.wholes)
+    # What is computed of all pairs to choose the links among them passes no messages.
+    passing = above.difference(flow.ancestors(branch.own[-1], scored.row))
+    found = ((_first_use(flow, whole, passing), whole) for whole in branch.wholes)
     return next(((row, whole) for row, whole in found if row is not None), None)
 
 

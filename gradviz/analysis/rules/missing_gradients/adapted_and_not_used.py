@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import callers, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -194,9 +194,20 @@ def _left_behind(histories: ParameterHistories, optimizer: int, step: int) -> tu
     originals = {original_of(histories, number, histories.trained - held) for number in held}
     if not held or None in originals:
         return None
-    backward = histories.backward_after(step)
+    backward, first = histories.backward_after(step), histories.steps_by_optimizer[optimizer][0]
+    between = (leaves for row, leaves in histories.reached_by.items() if first < row < step)
+    if any(not originals.isdisjoint(leaves) for leaves in between):
+        return None  # Both are trained in turns: a model for each part of the data beside one for all.
+    if backward is not None and not _is_below(flow, backward, step):
+        return None  # The loss belongs to the next round: what the copy was trained for ends with its steps.
     is_trained = backward is not None and originals <= histories.reached_by.get(backward, frozenset())
     return (step, backward) if is_trained and backward is not None and flow.has_step_after(backward) else None
+
+
+def _is_below(flow: Dataflow, call: int, other: int) -> bool:
+    """Whether a call was made on a lower line than another one, in the innermost function that made both."""
+    own, its = line_in_function_of(flow, call, other), line_in_function_of(flow, other, call)
+    return own is not None and its is not None and own.line > its.line
 
 
 def _where_computed(flow: Dataflow, made: int, outer: int) -> Location | None:

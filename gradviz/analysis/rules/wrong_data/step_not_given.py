@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -122,6 +123,9 @@ def _only_mixes(flow: Dataflow, row: int, tensor: int, told: list[int]) -> int |
             name, outputs = plain_name(call.function), [use.tensor for use in call.outputs]
             is_index = name in _TABLES and len(call.inputs) > 1 and call.inputs[0].tensor != given
             if is_index and not call.inputs[0].requires_grad:
+                table = shape_of(flow, call.inputs[0].tensor)
+                if max(table, default=0) != prod(table):
+                    return None  # It has several values for each number: samples.
                 factors += outputs
             elif name in _NUMBERS and type(call.result) is int:
                 factors += _looked_up_with(flow, row, user, told)
