@@ -6,6 +6,7 @@ again: of a recording of 50,000 operations it took a third.
 
 from __future__ import annotations
 
+import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,9 +47,12 @@ def count_as_old() -> None:
 
 
 def spare_the_end() -> None:
-    """The process is about to end: what exists then is not looked through for garbage, which would take several
-    searches through all of a recording. Python does not promise to finalize objects that still exist at its end."""
-    gc.freeze()
+    """When the process ends, what exists then is not looked through for garbage, which would take several searches
+    through all of a recording. Python does not promise to finalize objects that still exist at its end.
+
+    Call this before the program runs: what it registers for the end runs first, and may look at its own objects.
+    """
+    atexit.register(gc.freeze)
 
 
 class SparedObjects:

@@ -103,9 +103,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
     from gradviz.collector import spare_the_end
 
-    exit_code = run(arguments)
     spare_the_end()
-    sys.exit(exit_code)
+    sys.exit(run(arguments))
 
 
 def run(arguments: list[str] | None = None) -> int:
