@@ -184,7 +184,9 @@ for epoch in range(2):
     val.dataset.transform = None
     print(sum(len(yb) for _, yb in val_loader))
 """,
-    "switched off at the end": ROWS
+}
+SWITCHED_OFF = (
+    ROWS
     + """
 train, val = random_split(Rows(noisy), [48, 16])
 """
@@ -192,8 +194,8 @@ train, val = random_split(Rows(noisy), [48, 16])
     + """
 val.dataset.transform = None
 print(sum(len(yb) for _, yb in val_loader))
-""",
-}
+"""
+)
 
 
 @pytest.mark.parametrize("name", FIRST_BATCH)
@@ -209,3 +211,7 @@ def test_a_transform_of_both_parts_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_other_loaders_and_parts_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not alarms(LOADER + HEALTHY[name], tmp_path)
+
+
+def test_a_transform_that_is_switched_off_after_the_score_is_told_for_its_noise_alone(tmp_path: Path) -> None:
+    assert [each.cause for each in alarms(LOADER + SWITCHED_OFF, tmp_path)] == ["changed_at_random"]
