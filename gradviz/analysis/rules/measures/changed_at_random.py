@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Iterator
-from math import prod
 
 from msgspec import Struct
 
@@ -15,7 +12,6 @@ from gradviz.analysis.dataflow.call_words import (
     at_line,
     call_words,
     callers,
-    calls_named,
     class_of,
     function_of,
     line_in_function_of,
@@ -25,11 +21,19 @@ from gradviz.analysis.dataflow.call_words import (
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.evaluations.random_transforms import TRANSFORMS, random_transforms
+from gradviz.analysis.rules.bases.batches.draws.random_changes import (
+    ADD,
+    KEEPS,
+    MASK,
+    NORMAL,
+    Change,
+    changes_by_draw,
+    transforms_on,
+)
+from gradviz.analysis.rules.bases.evaluations.random_transforms import random_transforms
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.graph.call_log import Call
-from gradviz.graph.model import CallSite, Scalar
+from gradviz.graph.model import CallSite
 
 
 class ChangedAtRandom(Rule):
@@ -100,22 +104,14 @@ class ChangedAtRandom(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        by_line = defaultdict[tuple[Location | None, str], list[_Change]](list)
-        for row, call in calls_named(flow, _NORMAL | _MASK) if case.histories.reached_by else ():
-            if not any(use.requires_grad for use in call.outputs):
-                line = location_of_call(flow, row)
-                by_line[line, call.function].append(_Change(row, *_merged(flow, row)))
-        for row in _of_numpy(case) if case.histories.reached_by else ():
-            line = location_of_call(flow, row)
-            by_line[line, "numpy"].append(_Change(row, *_merged(flow, row, is_noise=True)))
-        for changes in by_line.values():
+        for changes in changes_by_draw(case) if case.histories.reached_by else ():
             scored = _scored(case, changes)
             if scored is not None:
                 yield self._finding(flow, scored)
         for file, tree in own_files(case) if case.histories.reached_by else ():
             ran = LinesThatRan(flow, file)
             for number, by_chance in random_transforms(tree).items():
-                scored = _scored(case, _transforms(flow, ran, Location(file, number)), by_chance=by_chance)
+                scored = _scored(case, transforms_on(flow, ran, Location(file, number)), by_chance=by_chance)
                 if scored is not None:
                     yield self._of_transform(flow, scored)
                     break
@@ -136,8 +132,8 @@ class ChangedAtRandom(Rule):
     def _finding(self, flow: Dataflow, scored: _Mode) -> Finding:
         change = scored.change
         location, merged = _line_to_edit(flow, scored), location_of_call(flow, change.merged)
-        drawn, is_mask = flow.log.calls[change.row], plain_name(flow.log.calls[change.merged].function) not in _ADD
-        words = call_words(drawn) if plain_name(drawn.function) in _NORMAL | _MASK else "a draw of NumPy"
+        drawn, is_mask = flow.log.calls[change.row], plain_name(flow.log.calls[change.merged].function) not in ADD
+        words = call_words(drawn) if plain_name(drawn.function) in NORMAL | MASK else "a draw of NumPy"
         return self.finding(
             f"{words} {'hides values' if is_mask else 'adds noise'} where the model is scored, too"
             f"{at_line(merged if merged != location else None)}: the line runs in training and in evaluation",
@@ -149,35 +145,13 @@ class ChangedAtRandom(Rule):
         )
 
 
-_NORMAL = frozenset({"randn", "randn_like", "normal"})
-_MASK = frozenset({"rand", "rand_like", "bernoulli", "uniform"})
-_COMPARE = frozenset({"lt", "le", "gt", "ge"})
-_ADD = frozenset({"add", "sub", "rsub"})
-_HIDE = frozenset({"mul", "where", "masked_fill", "setitem"})
-_KEEP = frozenset({"to", "float", "type_as", "type", "half", "double", "cuda", "cpu", "clone", "bool", "int", "long"})
-_SCALE = frozenset({"mul", "div", "neg"})
-_NOT = frozenset({"logical_not", "invert", "bitwise_not", "rsub"})
-_FULL = frozenset({"full", "full_like", "ones", "ones_like", "new_full", "new_ones"})
 _SCORES = frozenset({
     "eq", "ne", "argmax", "cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "topk", "max", "sub", "gt", "ge", "lt", "tolist", "numpy",
 })  # fmt: skip
-_MAX_STEPS = 6
+_MAX_FOLLOWED = 6
 _MAX_CHANGES = 12
 _MAX_LOOKS = 60
-
-
-class _Change(Struct, frozen=True):
-    """What a draw changes."""
-
-    row: int
-    merged: int = -1
-    """The call that changes other values by it; -1 if none does, or if the draw has another use as well."""
-    clean: int = -1
-    """The tensor that is changed."""
-    result: int = -1
-    scalars: tuple[Scalar, ...] = ()
-    """The numbers with which the draw is scaled or compared."""
 
 
 def _line_to_edit(flow: Dataflow, scored: _Mode) -> Location | None:
@@ -188,83 +162,7 @@ def _line_to_edit(flow: Dataflow, scored: _Mode) -> Location | None:
     return location_of_line(line)
 
 
-def _transforms(flow: Dataflow, ran: LinesThatRan, line: Location) -> list[_Change]:
-    """The calls of a line that turn, shift or cut out what was taken of the data a moment before."""
-    found = list[_Change]()
-    for row in ran.rows_in(line.line, line.line):
-        call = flow.log.calls[row]
-        if plain_name(call.function) not in TRANSFORMS or location_of_call(flow, row) != line or not call.inputs:
-            continue
-        given = call.inputs[0]
-        made = flow.newest_producer(given.tensor, row)
-        is_new = made is not None and made > (flow.backward_before(row) or -1)
-        if is_new and len(call.outputs) == 1 and not given.requires_grad and len(shape_of(flow, given.tensor)) > 1:
-            found.append(_Change(row, row, given.tensor, call.outputs[0].tensor))
-    return found
-
-
-_Merged = tuple[int, int, int, tuple[Scalar, ...]]
-
-
-def _of_numpy(case: Case) -> Iterator[int]:
-    """Calls that take noise of NumPy into torch, on the line that draws it, and convert or scale it."""
-    flow = case.dataflow
-    for row, call in calls_named(flow, _KEEP | _SCALE | {"tensor", "as_tensor"}):
-        line = location_of_call(flow, row)
-        if line is None or not call.outputs or any(flow.is_made(use.tensor, row) for use in call.inputs):
-            continue
-        if _NUMPY_NOISE.search(case.capture.sources.get(line.file, {}).get(line.line, "")):
-            yield row
-
-
-_NUMPY_NOISE = re.compile(r"\b(random|rng|generator)\.(normal|randn|standard_normal)\(")
-
-
-def _merged(
-    flow: Dataflow, row: int, *, is_noise: bool = False
-) -> tuple[int, int, int, tuple[Scalar, ...]] | tuple[()]:
-    """The call in which noise or a mask meets other values, and what it meets."""
-    call = flow.log.calls[row]
-    name, tensor, scalars = plain_name(call.function), call.outputs[0].tensor, list[Scalar]()
-    is_mask, is_noise = name == "bernoulli" and _is_of_one_share(flow, call, row), is_noise or name in _NORMAL
-    at = row
-    for _ in range(_MAX_STEPS):
-        users = flow.users(tensor, at)
-        if len(users) != 1:
-            return ()
-        at = users[0]
-        user = flow.log.calls[at]
-        name, others = plain_name(user.function), [use for use in user.inputs if use.tensor != tensor]
-        wide = [use for use in others if prod(shape_of(flow, use.tensor)) > 1 or use.requires_grad]
-        if len(user.outputs) != 1:
-            return ()
-        if not wide:
-            if name in _COMPARE and not is_noise and not others:
-                is_mask = True
-            elif name not in _KEEP and not (name in _SCALE or (name in _NOT and is_mask)):
-                return ()
-            scalars += user.scalars.values()
-            tensor = user.outputs[0].tensor
-        elif (name in _ADD and is_noise) or (name in _HIDE and is_mask):
-            clean = max(wide, key=lambda use: prod(shape_of(flow, use.tensor)))
-            is_whole = prod(shape_of(flow, clean.tensor)) == prod(shape_of(flow, user.outputs[0].tensor))
-            return (at, clean.tensor, user.outputs[0].tensor, tuple(scalars)) if is_whole else ()
-        else:
-            return ()
-    return ()
-
-
-def _is_of_one_share(flow: Dataflow, call: Call, row: int) -> bool:
-    """Whether each value of a random mask is drawn with the same probability."""
-    if call.scalars:
-        return True
-    made = next(flow.makers(call.inputs[0].tensor, row, 1), None) if call.inputs else None
-    while made is not None and plain_name(made[1].function) in (*_SCALE, *_NOT, "sub"):
-        made = next(flow.makers(made[1].inputs[0].tensor, made[0], 1), None)
-    return made is not None and plain_name(made[1].function) in _FULL
-
-
-def _scored(case: Case, changes: list[_Change], *, by_chance: bool = False) -> _Mode | None:
+def _scored(case: Case, changes: list[Change], *, by_chance: bool = False) -> _Mode | None:
     """One of the changes of a line that runs where a model is scored, if the line is meant for training."""
     flow, calls = case.dataflow, case.dataflow.log.calls
     if any(each.merged < 0 for each in changes) or len({each.scalars for each in changes}) > 1:
@@ -293,14 +191,14 @@ def _scored(case: Case, changes: list[_Change], *, by_chance: bool = False) -> _
 class _Mode(Struct, frozen=True):
     """A change with what is computed of it until the next backward."""
 
-    change: _Change
+    change: Change
     below: tuple[int, ...]
     layer: int
     """The last call that takes something trained."""
     is_training: bool
 
 
-def _modes(case: Case, changes: list[_Change]) -> Iterator[_Mode]:
+def _modes(case: Case, changes: list[Change]) -> Iterator[_Mode]:
     """The changes that layers take, each with whether a gradient will come of it."""
     calls, trained = case.dataflow.log.calls, case.histories.reached
     for each in changes:
@@ -311,12 +209,12 @@ def _modes(case: Case, changes: list[_Change]) -> Iterator[_Mode]:
             yield _Mode(each, below, layers[-1], is_live)
 
 
-def _below(flow: Dataflow, change: _Change) -> tuple[int, ...]:
+def _below(flow: Dataflow, change: Change) -> tuple[int, ...]:
     """What is computed of a changed input until the next backward."""
     return flow.descendants(change.result, change.merged, flow.next_of_kind("backward", change.merged))
 
 
-def _goes_into_loss(case: Case, change: _Change) -> bool:
+def _goes_into_loss(case: Case, change: Change) -> bool:
     """Whether the next backward starts from what was computed of the changed values."""
     flow = case.dataflow
     backward = flow.next_of_kind("backward", change.merged)
@@ -326,7 +224,7 @@ def _goes_into_loss(case: Case, change: _Change) -> bool:
     return any(use.tensor in made for use in flow.log.calls[backward].roots)
 
 
-def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
+def _is_only_changed(flow: Dataflow, change: Change) -> bool:
     """Whether the values as they are before have no use of their own: a network may have to restore them, or get them,
     too."""
     clean = flow.log.calls[change.merged]
@@ -335,7 +233,7 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
     end = flow.next_of_kind("backward", change.merged)
     taken = _taken_by(flow, change.clean)
     waiting = [
-        (shared, _MAX_STEPS if shared == change.clean or (taken and _taken_by(flow, shared) == taken) else 0)
+        (shared, _MAX_FOLLOWED if shared == change.clean or (taken and _taken_by(flow, shared) == taken) else 0)
         for shared in flow.sharing_memory(change.clean)
     ]
     waiting += ((earlier, 0) for earlier in _measured(flow, change))
@@ -352,7 +250,7 @@ def _is_only_changed(flow: Dataflow, change: _Change) -> bool:
     return True
 
 
-def _measured(flow: Dataflow, change: _Change) -> Iterator[int]:
+def _measured(flow: Dataflow, change: Change) -> Iterator[int]:
     """The samples of which products are changed: what a network may have to find out from noisy measurements."""
     for row, call in flow.makers(change.clean, change.merged, _FEW_MAKERS):
         if plain_name(call.function) in _TAKE or not call.inputs or call.live_inputs:
@@ -371,12 +269,12 @@ def _taken_by(flow: Dataflow, tensor: int) -> tuple[object, ...]:
 
 
 _NEAR = 50
-_COLLECT = _KEEP | {"stack", "cat", "unsqueeze", "view", "reshape"}
+_COLLECT = KEEPS | {"stack", "cat", "unsqueeze", "view", "reshape"}
 _READ = frozenset({"detach", "clone", "data", "norm", "to", "cpu", "requires_grad"})
 """What is done to parameters that no layer does."""
 
 
-def _are_repeated(flow: Dataflow, changes: list[_Change]) -> bool:
+def _are_repeated(flow: Dataflow, changes: list[Change]) -> bool:
     """Whether one input is changed again before the next backward: two views of it, or draws for an average."""
     seen = set[tuple[object, ...]]()
     for each in changes:
@@ -393,7 +291,7 @@ def _are_repeated(flow: Dataflow, changes: list[_Change]) -> bool:
     return False
 
 
-def _path(flow: Dataflow, change: _Change) -> str:
+def _path(flow: Dataflow, change: Change) -> str:
     """The module in which a change is made."""
     scope = flow.log.calls[change.row].scope
     return "" if scope is None else flow.log.scopes[scope].path
@@ -403,11 +301,11 @@ _FEW_MAKERS = 4
 _PRODUCTS = frozenset({"matmul", "mm", "linear", "conv1d", "conv2d", "einsum"})
 _MAX_MAKERS = 40
 _TAKE = frozenset({"getitem", "index_select", "stack", "cat"})
-_DRAWS = _NORMAL | _MASK | {"randint", "exponential", "multinomial", "poisson"}
+_DRAWS = NORMAL | MASK | {"randint", "exponential", "multinomial", "poisson"}
 _BOTH = 2
 
 
-def _is_drawn_anew(flow: Dataflow, change: _Change) -> bool:
+def _is_drawn_anew(flow: Dataflow, change: Change) -> bool:
     """Whether the values that are changed were drawn for this moment, or are a few that come again and again, as the
     centres of classes: then the draw makes the data."""
     since = flow.backward_before(change.row) or -1
@@ -422,7 +320,7 @@ def _is_drawn_anew(flow: Dataflow, change: _Change) -> bool:
     return False
 
 
-def _has_drawn_target(flow: Dataflow, change: _Change) -> bool:
+def _has_drawn_target(flow: Dataflow, change: Change) -> bool:
     """Whether the function that changes the values has drawn the targets of the next loss, too: it makes the samples,
     and the noise is part of them."""
     backward, since = flow.next_of_kind("backward", change.row), flow.backward_before(change.row) or -1
