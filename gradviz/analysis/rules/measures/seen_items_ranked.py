@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import call_words, callers, calls_named, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.source_tree import (
-    COMPREHENSIONS,
-    Key,
-    SourceTree,
-    called_name,
-    is_read,
-    tree_of,
-)
+from gradviz.analysis.rules.bases.evaluations.ranked_items import MASKS, are_of_training, are_scored
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -100,7 +92,7 @@ class SeenItemsRanked(Rule):
                 or _items_of_computed(case, row, call, computed)
                 or _items_of_input(case, row, call)
             )
-            if items is not None and _is_scored(case, row, call) and not _is_of_training(case, row, call):
+            if items is not None and are_scored(case, row, call) and not are_of_training(case, row, call):
                 told.add(location)
                 yield self._finding(flow, row, items)
 
@@ -121,10 +113,6 @@ class SeenItemsRanked(Rule):
 _RANKS = frozenset({"topk", "argsort", "sort"})
 _LOOK_UP = frozenset({"embedding", "getitem", "index_select"})
 _PRODUCTS = frozenset({"matmul", "mm", "linear", "mv", "einsum"})
-_MASKS = frozenset({
-    "masked_fill", "setitem", "where", "scatter", "index_put", "index_fill", "masked_scatter", "scatter_add",
-    "index_copy", "index_add",
-})  # fmt: skip
 _TURNS = frozenset({"T", "t", "transpose", "detach", "mT", "data"})
 _BOTH = 2
 _MAX_ABOVE = 40
@@ -240,7 +228,7 @@ def _onward(call: Call) -> tuple[TensorUse, ...]:
 def _hides(case: Case, row: int, call: Call) -> bool:
     """Whether a call may take some scores out of a ranking."""
     name = plain_name(call.function)
-    return name in _MASKS or (name in ("add", "sub", "mul") and _takes_data(case, row, call))
+    return name in MASKS or (name in ("add", "sub", "mul") and _takes_data(case, row, call))
 
 
 def _takes_data(case: Case, row: int, call: Call) -> bool:
@@ -303,98 +291,3 @@ def _taken_alike(flow: Dataflow, tensor: int, row: int) -> set[int]:
         and flow.log.calls[each].scalars == made[1].scalars
         and flow.log.calls[each].outputs
     }
-
-
-# -- what becomes of the best ones -------------------------------------------------------------------------------------
-
-_COMPARE = frozenset({"eq", "ne", "gather", "isin", "take_along_dim"})
-_SETS = frozenset({"intersection", "isin", "in1d", "intersect1d"})
-_SHOW = frozenset({"print", "append", "len", "list", "set", "tolist", "numpy", "cpu", "enumerate", "zip", "range"})
-
-
-def _is_scored(case: Case, row: int, call: Call) -> bool:
-    """Whether the best items are compared with others, and no list of them is filtered."""
-    flow = case.dataflow
-    below = flow.descendants(call.outputs[-1].tensor, row, flow.next_of_kind("backward", row))
-    names = {plain_name(flow.log.calls[each].function) for each in below}
-    if names & (_MASKS | {"isin"}):
-        return False
-    scored = bool(names & _COMPARE)
-    for site in callers(flow, row):
-        lines = case.capture.sources.get(site.file, {})
-        if site.line not in lines:
-            continue
-        tree = tree_of(lines)
-        held = _held_in(tree, site.line)
-        reads = [node for node in tree.nodes if isinstance(node, ast.Name) and tree.key_of(node) in held]
-        if any(is_read(node) and _is_filtered(tree, node) for node in reads):
-            return False
-        scored |= any(is_read(node) and _is_compared(tree, node) for node in reads)
-    return scored
-
-
-def _held_in(tree: SourceTree, line: int) -> set[Key]:
-    """The variables that get the result of a line, or what is made of it."""
-    statement = tree.statement_at(line)
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    held = {key for target in targets for each in ast.walk(target) if (key := tree.key_of(each)) is not None}
-    for _ in range(_FEW):
-        held |= {
-            key
-            for target, value in tree.assignments
-            if any(tree.key_of(each) in held for each in ast.walk(value))
-            if (key := tree.key_of(target)) is not None
-        }
-    return held
-
-
-def _is_filtered(tree: SourceTree, node: ast.AST) -> bool:
-    """Whether items of a list are left out by what another list has."""
-    for around in tree.around(node):
-        if isinstance(around, ast.BinOp) and isinstance(around.op, ast.Sub):
-            return True
-        if called_name(around) in ("difference", "setdiff1d"):
-            return True
-        if isinstance(around, (*COMPREHENSIONS, ast.For)):
-            return any(isinstance(each, (ast.NotIn, ast.Continue)) for each in ast.walk(around))
-        if isinstance(around, ast.stmt):
-            return False
-    return False
-
-
-def _is_compared(tree: SourceTree, node: ast.AST) -> bool:
-    for around in tree.around(node):
-        if isinstance(around, (ast.Compare, ast.For, *COMPREHENSIONS)):
-            return any(isinstance(each, (ast.In, ast.Eq)) for each in ast.walk(around))
-        if isinstance(around, ast.BinOp) and isinstance(around.op, ast.BitAnd):
-            return True
-        if isinstance(around, ast.Call) and called_name(around) not in _SHOW:
-            return called_name(around) in _SETS or len(around.args) > 1
-        if isinstance(around, ast.stmt):
-            return False
-    return False
-
-
-def _is_of_training(case: Case, row: int, call: Call) -> bool:
-    """Whether the best items are compared with those that the model is trained on."""
-    flow, calls = case.dataflow, case.dataflow.log.calls
-    below = {
-        each for each in flow.descendants(call.outputs[-1].tensor, row) if plain_name(calls[each].function) == "eq"
-    }
-    compared = {_base(flow, use.tensor, each) for each in below for use in calls[each].inputs}
-    first = next(iter(sorted(case.histories.reached_by)), 0)
-    roots = [use.tensor for use in calls[first].roots]
-    trained = {use.tensor for root in roots for each in flow.ancestors(root, first) for use in calls[each].inputs}
-    return not compared.isdisjoint(trained)
-
-
-def _base(flow: Dataflow, tensor: int, row: int) -> int:
-    """The tensor of which another one is a part that numbers name, as a column."""
-    for _, call in flow.makers(tensor, row, _MAX_ABOVE):
-        if len(call.inputs) != 1 or plain_name(call.function) not in _PART:
-            break
-        tensor = call.inputs[0].tensor
-    return tensor
-
-
-_PART = frozenset({"getitem", "unsqueeze", "view", "reshape", "T", "t", "to", "unbind", "select", "squeeze", "long"})
