@@ -755,6 +755,7 @@ RULES: tuple[type[Rule], ...] = (
     SeenItemsRanked,
     MeanOfRatios,
     MissingAsNumbers,
+    ErrorMovedByMean,
     WindowsSplitAtRandom,
     FarthestAsNearest,
     CountOverBatches,
@@ -784,7 +785,6 @@ RULES: tuple[type[Rule], ...] = (
     KeptFromBeforeSteps,
     QueryFindsItself,
     ScoredLinksPassed,
-    ErrorMovedByMean,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

@@ -24,7 +24,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("    optimizer.step()\n", "    optimizer.step()\n    model._table = None\n"),),
         ),
     ),
-    "GV999": (
+    "GV960": (
         ("multiply the error by the standard deviation only", (("error * std + mean", "error * std"),)),
         (
             "compute it of values in their own units",

@@ -1,4 +1,4 @@
-"""GV999."""
+"""GV960."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ErrorMovedByMean(Rule):
         print(error * std)
     """
 
-    code = "GV999"
+    code = "GV960"
     name = "error_moved_by_mean"
     severity = "warning"
 
