@@ -43,6 +43,7 @@ with torch.no_grad():
         "print(scaler.inverse((answer - scaled[64:]).square().mean().sqrt()))  # HERE",
         "print(scaler.inverse(nn.functional.l1_loss(answer, scaled[64:])).item())  # HERE",
         "print(scaler.inverse((answer - scaled[64:]).abs()).mean())  # HERE",
+        "error = (answer - scaled[64:]).abs().mean()\n    print(scaler.inverse(error))  # HERE",
     ],
 )
 def test_an_error_with_the_mean_added_is_told(score: str, tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from gradviz.analysis.dataflow.call_words import (
     at_line,
     call_words,
     calls_named,
+    line_in_function_of,
     location_of_call,
     plain_name,
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -82,15 +83,17 @@ class ErrorMovedByMean(Rule):
                     break
 
     def _finding(self, flow: Dataflow, row: int, error: int) -> Finding:
-        computed, added = location_of_call(flow, error), location_of_call(flow, row)
+        computed = location_of_call(flow, error)
+        # A function that restores values is right: its call, beside the error, is what one edits.
+        added = location_of_line(line_in_function_of(flow, row, error))
         return self.finding(
-            f"the error that {call_words(flow.log.calls[error])} computes is multiplied by a standard deviation, and "
-            f"the mean of the same data is added to it{at_line(added if added != computed else None)}",
+            f"the error that {call_words(flow.log.calls[error])} computes{at_line(computed if computed != added else None)}"
+            " is multiplied by a standard deviation, and the mean of the same data is added to it",
             symptom="none",
             why="the mean cancels in a difference: an error has the scale of the values, and not their place",
             fix="multiply the error by the standard deviation only, or compute it of values in their own units",
-            location=computed,
-            symptom_location=added if added != computed else None,
+            location=added,
+            symptom_location=computed if computed != added else None,
         )
 
 
