@@ -86,14 +86,15 @@ class ErrorMovedByMean(Rule):
         computed = location_of_call(flow, error)
         # A function that restores values is right: its call, beside the error, is what one edits.
         added = location_of_line(line_in_function_of(flow, row, error))
+        shown = computed if computed != added else None
         return self.finding(
-            f"the error that {call_words(flow.log.calls[error])} computes{at_line(computed if computed != added else None)}"
-            " is multiplied by a standard deviation, and the mean of the same data is added to it",
+            f"the error that {call_words(flow.log.calls[error])} computes{at_line(shown)} is multiplied by a standard "
+            "deviation, and the mean of the same data is added to it",
             symptom="none",
             why="the mean cancels in a difference: an error has the scale of the values, and not their place",
             fix="multiply the error by the standard deviation only, or compute it of values in their own units",
             location=added,
-            symptom_location=computed if computed != added else None,
+            symptom_location=shown,
         )
 
 

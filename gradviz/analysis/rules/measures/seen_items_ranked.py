@@ -113,7 +113,6 @@ class SeenItemsRanked(Rule):
 _RANKS = frozenset({"topk", "argsort", "sort"})
 _LOOK_UP = frozenset({"embedding", "getitem", "index_select"})
 _PRODUCTS = frozenset({"matmul", "mm", "linear", "mv", "einsum"})
-_TURNS = frozenset({"T", "t", "transpose", "detach", "mT", "data"})
 _BOTH = 2
 _MAX_ABOVE = 40
 _FEW_ABOVE = 4

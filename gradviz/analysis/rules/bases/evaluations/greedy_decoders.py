@@ -109,26 +109,31 @@ def _compares_with_last_kept(loop: ast.For) -> bool:
             return False
     compared = [each for value in values for each in ast.walk(value) if isinstance(each, ast.Compare)]
     others = [
-        each.comparators[0]
-        for each in compared
-        if isinstance(each.left, ast.Name) and each.left.id == name and isinstance(each.ops[0], ast.NotEq)
+        each.comparators[0] for each in compared if _is_name(each.left, name) and isinstance(each.ops[0], ast.NotEq)
     ]
-    appended = [
-        call.func.value.id
-        for call in ast.walk(ast.Module(body, []))
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
-        and call.func.attr == "append" and any(isinstance(each, ast.Name) and each.id == name for each in call.args)
-    ]  # fmt: skip
-    set_inside = {
-        target.id
-        for each in body
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Name) and each.value.id == name
-        for target in each.targets
-        if isinstance(target, ast.Name)
-    }
-    is_last = [
-        (isinstance(each, ast.Name) and each.id in set_inside)
-        or (isinstance(each, ast.Subscript) and isinstance(each.value, ast.Name) and each.value.id in appended)
+    kept, last = set(_lists_that_get(body, name)), set(_variables_set_to(body, name))
+    stands_for_last = [
+        (isinstance(each, ast.Subscript) and ast.unparse(each.value) in kept) or ast.unparse(each) in last
         for each in others
     ]
-    return len(others) > 1 and bool(appended) and sum(is_last) == 1
+    return len(others) > 1 and bool(kept) and sum(stands_for_last) == 1
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _lists_that_get(body: list[ast.stmt], name: str) -> Iterator[str]:
+    """The lists to which statements append a variable."""
+    for node in ast.walk(ast.Module(body, [])):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=kept), attr="append"), args=[ast.Name(id=given)]):
+                if given == name:
+                    yield kept
+
+
+def _variables_set_to(body: list[ast.stmt], name: str) -> Iterator[str]:
+    """The variables to which statements assign another one."""
+    for statement in body:
+        if isinstance(statement, ast.Assign) and _is_name(statement.value, name):
+            yield from (target.id for target in statement.targets if isinstance(target, ast.Name))

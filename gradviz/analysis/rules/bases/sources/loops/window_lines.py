@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
 
-_PAIR = 2
 _MOST_BEHIND = 2
 _KEEPING = frozenset({
     "append", "tensor", "as_tensor", "array", "asarray", "from_numpy", "FloatTensor", "Tensor", "float", "stack",
