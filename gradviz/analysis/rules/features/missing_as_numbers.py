@@ -206,12 +206,27 @@ def _mean_of_all(case: Case, filled: _Filled) -> int | None:
     """The mean of such data, by rows, that is taken off them before a network gets them."""
     flow, calls = case.dataflow, case.dataflow.log.calls
     end = flow.next_of_kind("backward", filled.row)
+    data, means = _with_means(flow, filled, end)
+    for tensor, mean in means.items():
+        for row in flow.users(tensor):
+            call = calls[row]
+            if plain_name(call.function) != "sub" or call.inputs[0].tensor not in data or len(call.inputs) < _BOTH:
+                continue
+            below = flow.descendants(call.outputs[0].tensor, row, end) if call.inputs[1].tensor == tensor else ()
+            if any(use.tensor in case.histories.reached for each in below for use in calls[each].inputs):
+                return mean
+    return None
+
+
+def _with_means(flow: Dataflow, filled: _Filled, end: int) -> tuple[set[int], dict[int, int]]:
+    """The tensors that have such data before the call `end`, and those that have their mean, each with the call that
+    computed it."""
     data, means, waiting = {filled.tensor}, dict[int, int](), [(filled.tensor, filled.row)]
     followed = 0
     while waiting and followed < _MAX_FOLLOWED:
         tensor, after = waiting.pop()
         for row in flow.users(tensor, after):
-            call, name = calls[row], plain_name(calls[row].function)
+            call, name = flow.log.calls[row], plain_name(flow.log.calls[row].function)
             followed += 1
             if row >= end or _is_masked(flow, call):
                 continue
@@ -226,15 +241,7 @@ def _mean_of_all(case: Case, filled: _Filled) -> int | None:
                 else:
                     data.update(new)
                 waiting += [(each, row) for each in new if each != tensor]
-    for tensor in means:
-        for row in flow.users(tensor):
-            call = calls[row]
-            if plain_name(call.function) != "sub" or call.inputs[0].tensor not in data or len(call.inputs) < _BOTH:
-                continue
-            below = flow.descendants(call.outputs[0].tensor, row, end) if call.inputs[1].tensor == tensor else ()
-            if any(use.tensor in case.histories.reached for each in below for use in calls[each].inputs):
-                return means[tensor]
-    return None
+    return data, means
 
 
 def _is_masked(flow: Dataflow, call: Call) -> bool:
