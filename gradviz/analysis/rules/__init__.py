@@ -156,6 +156,7 @@ from gradviz.analysis.rules.measures.error_moved_by_mean import ErrorMovedByMean
 from gradviz.analysis.rules.measures.kept_from_before_steps import KeptFromBeforeSteps
 from gradviz.analysis.rules.measures.mean_of_ratios import MeanOfRatios
 from gradviz.analysis.rules.measures.padding_in_count import PaddingInCount
+from gradviz.analysis.rules.measures.parts_joined_by_and import PartsJoinedByAnd
 from gradviz.analysis.rules.measures.query_finds_itself import QueryFindsItself
 from gradviz.analysis.rules.measures.scored_links_passed import ScoredLinksPassed
 from gradviz.analysis.rules.measures.seen_items_ranked import SeenItemsRanked
@@ -763,6 +764,7 @@ RULES: tuple[type[Rule], ...] = (
     WorstStateKept,
     TemperatureTwice,
     BestIsTheModel,
+    PartsJoinedByAnd,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,

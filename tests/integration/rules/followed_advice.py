@@ -184,6 +184,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV968": (("~(train | validation)", (("train & validation", "train | validation"),)),),
     "GV967": (
         (
             "copy.deepcopy(model)",
