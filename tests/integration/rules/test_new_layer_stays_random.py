@@ -62,6 +62,21 @@ for step in range(3):
     loss = F.cross_entropy(model(x + prompt), x[:, :3].argmax(1))
 """
     + TRAIN,
+    "adapters that are put in before the freezing": START
+    + """
+class Added(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.down, self.up = base, nn.Linear(8, 2), nn.Linear(2, 8)
+        nn.init.zeros_(self.up.weight)
+    def forward(self, x):
+        h = self.base(x)
+        return h + self.up(torch.relu(self.down(h)))
+model[0], model[2] = Added(model[0]), Added(model[2])
+model.requires_grad_(False)  # HERE
+model[4] = nn.Linear(8, 3)
+"""
+    + LOOP,
 }
 HEALTHY = {
     "the head after the freezing": START

@@ -23,8 +23,9 @@ class NewLayerStaysRandom(Rule):
     What it finds
     -------------
     A line that freezes several matrices, at least half of which were loaded or trained before, among them one that is
-    still as it was drawn at random, that nothing trains later, and that computes what a loss takes. Random features
-    before a layer that is trained are left alone.
+    still as it was drawn at random, that nothing trains later, and that computes what a loss takes, or that was made
+    when the others had been loaded or trained, as adapters are. Random features before a layer that is trained are left
+    alone.
 
     Why it matters
     --------------
@@ -70,7 +71,8 @@ class NewLayerStaysRandom(Rule):
         loaded, heads = _loaded(case), _heads(case.dataflow)
         for location, frozen in _frozen_by_line(case).items():
             known = [each for each in frozen if each in loaded or case.histories.is_ever_stepped_live(each)]
-            drawn = [each for each in frozen if each in heads - set(known) and _stays_random(case, each)]
+            added = _made_later(case, frozen, known)
+            drawn = [each for each in frozen if each in (heads | added) - set(known) and _stays_random(case, each)]
             if drawn and len(known) >= _MIN_SHARE * len(frozen):
                 yield self._finding(case, location, drawn, len(known))
 
@@ -115,6 +117,30 @@ def _loaded(case: Case) -> set[int]:
     flow = case.dataflow
     rows = (row for rows in loads_by_line(case).values() for row in rows)
     return {each for row in rows for each in flow.sharing_memory(flow.log.calls[row].inputs[0].tensor)}
+
+
+def _made_later(case: Case, frozen: list[int], known: list[int]) -> set[int]:
+    """Those that were made when the others had been loaded or trained, if they compute before one of the others does:
+    they were put in between, and are no random features of what the others compute."""
+    flow = case.dataflow
+    end = len(flow.log.calls)
+    changes = {each: flow.changes(each, -1, end) for each in frozen}
+    since = max(
+        (next((row for row in changes[each] if _trains_or_loads(flow, row)), end) for each in known), default=end
+    )
+    later = {each for each, rows in changes.items() if rows and rows[0] > since}
+    used = {each: row for each in frozen if (row := _first_use(case, each, since)) is not None}
+    first = min((used[each] for each in later & used.keys()), default=end)
+    return later & used.keys() if any(used[each] > first for each in used.keys() - later) else set()
+
+
+def _first_use(case: Case, number: int, since: int) -> int | None:
+    return next((row for row in case.histories.forward_uses(number) if row > since), None)
+
+
+def _trains_or_loads(flow: Dataflow, row: int) -> bool:
+    call = flow.log.calls[row]
+    return call.kind == "step" or plain_name(call.function) == "copy"
 
 
 def _stays_random(case: Case, number: int) -> bool:
