@@ -22,7 +22,7 @@ class NewLayerStaysRandom(Rule):
 
     What it finds
     -------------
-    A line that freezes several matrices, at least half of which were loaded or trained before, among them one that is
+    A line that freezes several matrices, of which others were loaded or trained before, among them one that is
     still as it was drawn at random, that nothing trains later, and that computes what a loss takes, or that was made
     when the others had been loaded or trained, as adapters are. Random features before a layer that is trained are left
     alone.
@@ -73,7 +73,7 @@ class NewLayerStaysRandom(Rule):
             known = [each for each in frozen if each in loaded or case.histories.is_ever_stepped_live(each)]
             added = _made_later(case, frozen, known)
             drawn = [each for each in frozen if each in (heads | added) - set(known) and _stays_random(case, each)]
-            if drawn and len(known) >= _MIN_SHARE * len(frozen):
+            if drawn and (added or len(known) >= _MIN_SHARE * len(frozen)):
                 yield self._finding(case, location, drawn, len(known))
 
     def _finding(self, case: Case, location: Location, drawn: list[int], known: int) -> Finding:
