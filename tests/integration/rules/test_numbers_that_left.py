@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, alarms
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
 
 ENERGY = """
 import numpy as np
@@ -56,3 +56,33 @@ AS_NUMBERS = {
 def test_an_array_of_as_many_numbers_as_have_left_is_told(name: str, tmp_path: Path) -> None:
     found = alarms(HEAD + LEFT.format(values=AS_NUMBERS[name]), tmp_path)
     assert [each.cause for each in found] == ["tensor_rewrap"]
+
+
+WEIGHTED = """
+net = nn.Linear(4, 3)
+weights = nn.ParameterList(nn.Parameter(torch.zeros(())) for _ in range(3))
+optimizer = torch.optim.SGD([*net.parameters(), *weights], lr=0.1)
+for step in range(4):
+    terms = net(torch.randn(6, 4)).square().mean(0)
+    {lines}
+    loss = (torch.exp(-s) * terms + s).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_weights_that_are_zero_are_followed_through_the_list_of_numbers(tmp_path: Path) -> None:
+    assert_first_alarm(
+        HEAD
+        + WEIGHTED.format(lines="s = torch.tensor([each.item() for each in weights], dtype=torch.float32)  # HERE"),
+        "tensor_rewrap",
+        tmp_path,
+    )
+
+
+def test_zeros_that_were_written_are_no_weights(tmp_path: Path) -> None:
+    lines = (
+        "print([each.item() for each in weights])\n    s = torch.stack(list(weights)) + torch.tensor([0.0, 0.0, 0.0])"
+    )
+    assert not alarms(HEAD + WEIGHTED.format(lines=lines), tmp_path)

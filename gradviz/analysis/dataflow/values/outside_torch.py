@@ -87,7 +87,7 @@ class _Finder:
         """Tensors computed from something that requires grad."""
 
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
-        entries = [*self._of_memory(number, call), *self._of_numbers(call)]
+        entries = [*self._of_memory(number, call), *(self._of_numbers(call) or self._of_numbers_just_read(number, call))]
         # The gradient from which a backward begins is made by torch itself.
         if not entries and call.kind != "backward":
             entries = list(self._of_order(number, call)) or list(self._of_any_number(number, call))
@@ -112,13 +112,23 @@ class _Finder:
                 if left is not None and left < number:
                     yield Reentry(left, tensor.from_numpy_of, use.tensor, "memory")
 
-    def _of_numbers(self, call: Call) -> Iterator[Reentry]:
-        for scalar in call.scalars.values() if call.outputs else ():
-            if not isinstance(scalar, float):
-                continue
-            left = self._left_with_value.get(scalar) or self._left_of_parameters.find(scalar)
-            if left is not None:
-                yield Reentry(*left, call.outputs[0].tensor, "value")
+    def _of_numbers(self, call: Call) -> list[Reentry]:
+        scalars = [each for each in call.scalars.values() if isinstance(each, float)] if call.outputs else []
+        left = (self._left_with_value.get(each) or self._left_of_parameters.find(each) for each in scalars)
+        return [Reentry(*each, call.outputs[0].tensor, "value") for each in left if each is not None]
+
+    def _of_numbers_just_read(self, number: int, call: Call) -> Iterator[Reentry]:
+        """``torch.tensor([a.item(), b.item()])`` of numbers such as 0.0, which alone say nothing: the calls right before
+        have read them in this order."""
+        is_from_outside = call.function in _FROM_OUTSIDE and call.outputs
+        scalars = [each for each in call.scalars.values() if type(each) is float] if is_from_outside else []
+        read = self._log.calls[max(number - len(scalars), 0) : number]
+        if [each.result for each in read] != scalars or not all(is_exit(each) and each.inputs for each in read):
+            return
+        for row, each in enumerate(read, start=number - len(read)):
+            use = each.inputs[0]
+            if use.requires_grad or use.tensor in self._descended:
+                yield Reentry(row, use.tensor, call.outputs[0].tensor, "value")
 
     def _of_any_number(self, number: int, call: Call) -> Iterator[Reentry]:
         if call.function in _TAKE_INDICES and call.outputs:
