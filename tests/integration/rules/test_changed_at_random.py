@@ -363,3 +363,30 @@ with torch.no_grad():
 """
     )
     assert CAUSE not in {finding.cause for finding in alarms(script, tmp_path)}
+
+
+def test_a_function_that_draws_series_with_noise_and_their_ends(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+def batch(n):
+    t = torch.arange(24.0)[None]
+    phase, level = 6.28 * torch.rand(n, 1), torch.randn(n, 1)
+    y = torch.sin(0.3 * t + phase) + level
+    y = y + (torch.rand(n, 12) < 0.1).float().repeat(1, 2) + 0.05 * torch.randn(n, 24)
+    return y[:, :-4], y[:, -4:]
+model = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 4))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(12):
+    x, y = batch(32)
+    loss = F.mse_loss(model(x), y)
+"""
+        + TRAIN
+        + """
+model.eval()
+with torch.no_grad():
+    x, y = batch(128)
+    print(F.mse_loss(model(x), y).item())
+"""
+    )
+    assert not alarms(script, tmp_path)

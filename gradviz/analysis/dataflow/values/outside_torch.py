@@ -87,7 +87,10 @@ class _Finder:
         """Tensors computed from something that requires grad."""
 
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
-        entries = [*self._of_memory(number, call), *(self._of_numbers(call) or self._of_numbers_just_read(number, call))]
+        entries = [
+            *self._of_memory(number, call),
+            *(self._of_numbers(call) or self._of_numbers_just_read(number, call)),
+        ]
         # The gradient from which a backward begins is made by torch itself.
         if not entries and call.kind != "backward":
             entries = list(self._of_order(number, call)) or list(self._of_any_number(number, call))

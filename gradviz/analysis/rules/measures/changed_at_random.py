@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -33,6 +33,7 @@ from gradviz.analysis.rules.bases.batches.draws.random_changes import (
 from gradviz.analysis.rules.bases.evaluations.random_transforms import random_transforms
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 
 
@@ -317,7 +318,9 @@ def _is_drawn_anew(flow: Dataflow, change: Change) -> bool:
             sizes = [shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0])]
             if sizes[0] and sizes[1] and sizes[0][0] < sizes[1][0]:
                 return True
-    return False
+    site = next(callers(flow, change.row), None)
+    makers = flow.makers_above(change.clean, change.merged, _MAX_MAKERS, lambda each: each.inputs)
+    return site is not None and _is_drawn_in(flow, makers, since, site)
 
 
 def _has_drawn_target(flow: Dataflow, change: Change) -> bool:
@@ -331,17 +334,17 @@ def _has_drawn_target(flow: Dataflow, change: Change) -> bool:
         for row in flow.ancestors(root.tensor, backward, since + 1):
             call = flow.log.calls[row]
             targets = [use for use in call.inputs if not use.requires_grad] if call.live_inputs else []
-            if any(_is_drawn_in(flow, use.tensor, row, since, site) for use in targets):
+            if any(_is_drawn_in(flow, flow.makers(use.tensor, row, _MAX_CHANGES), since, site) for use in targets):
                 return True
     return False
 
 
-def _is_drawn_in(flow: Dataflow, tensor: int, before: int, since: int, site: CallSite) -> bool:
-    """Whether values were drawn since a call, in the function of a line."""
-    for row, call in flow.makers(tensor, before, _MAX_CHANGES):
-        line = next(callers(flow, row), None)
-        if row > since and plain_name(call.function) in _DRAWS and line is not None:
-            return (line.file, function_of(line)) == (site.file, function_of(site))
+def _is_drawn_in(flow: Dataflow, makers: Iterable[tuple[int, Call]], since: int, site: CallSite) -> bool:
+    """Whether one of some calls has drawn values since another call, in the function of a line."""
+    for row, call in makers:
+        line = next(callers(flow, row), None) if row > since and plain_name(call.function) in _DRAWS else None
+        if line is not None and (line.file, function_of(line)) == (site.file, function_of(site)):
+            return True
     return False
 
 
