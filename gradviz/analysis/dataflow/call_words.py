@@ -163,20 +163,19 @@ def line_outside_modules(flow: Dataflow, call: int) -> CallSite | None:
     """The line that received the result of a call; if modules made it, the line that called the outermost module."""
     sites = flow.log.call_sites
     site = flow.log.calls[call].call_site
-    found = flow.line_of(call)
-    is_just_outside = False
+    found, is_just_outside = None, False
     while site is not None:
         if sites[site].is_library:
             is_just_outside |= sites[site].function.endswith("Module._call_impl")
         elif is_just_outside:
             found, is_just_outside = sites[site], False
         site = sites[site].caller
-    return found
+    return found or _line_outside_classes(flow, call)
 
 
-def line_outside_classes(flow: Dataflow, call: int) -> CallSite | None:
-    """The line that called the modules around a call, judged by their classes: the record may have no line of torch
-    between the lines of two modules."""
+def _line_outside_classes(flow: Dataflow, call: int) -> CallSite | None:
+    """The same by the classes of the modules around a call: the record may have no line of torch between the lines of
+    two modules."""
     scopes = flow.log.scopes
     classes = {scopes[scope].class_name for scope in scopes_around(scopes, flow.log.calls[call].scope)}
     return _first(callers(flow, call), lambda line: class_of(line) not in classes) or flow.line_of(call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gradviz.analysis.dataflow.call_words import at_line, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -62,3 +62,8 @@ def together(names: Iterable[str], at_most: int = _MAX_NAMES) -> str:
     if len(known) > at_most:
         known = [*known[: at_most - 1], f"{len(known) - at_most + 1:,} more"]
     return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))
+
+
+def axes_words(axes: Sequence[int]) -> str:
+    """``axis 1``, ``axes 2 and 3``."""
+    return f"{'axis' if len(axes) == 1 else 'axes'} {together(map(str, axes))}"

@@ -53,3 +53,43 @@ def test_a_normalization_of_single_values_is_told(made: str, normed: str, tmp_pa
 def test_a_normalization_of_several_values_is_right(made: str, normed: str, n: int, tmp_path: Path) -> None:
     found = alarms(HEAD + SERIES.format(made=made, normed=normed, n=n) + TRAIN, tmp_path)
     assert ALONE not in {finding.cause for finding in found}
+
+
+POOLED = """
+class Norm(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.gain, self.shift = nn.Parameter(torch.ones(1, n, 1, 1)), nn.Parameter(torch.zeros(1, n, 1, 1))
+
+    def forward(self, x):
+        x = x - x.mean((2, 3), keepdim=True)
+        return self.gain * x / (x.square().mean((2, 3), keepdim=True) + 1e-5).sqrt() + self.shift
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.near, self.far, self.out = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(2, 4, 1), nn.Conv2d(8, 1, 1)
+        self.first, self.second = Norm(4), Norm(4)
+
+    def forward(self, x):
+        near = torch.relu(self.first(self.near(x)))
+        far = self.far(F.adaptive_avg_pool2d(x, SIZE))
+        far = torch.relu(self.second(far))  # HERE
+        return self.out(torch.cat([near, F.interpolate(far, size=x.shape[-2:])], 1))
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.randn(6, 2, 8, 8)
+    loss = (net(x) - x[:, :1]).square().mean()
+"""
+
+
+def test_a_branch_that_was_pooled_to_one_number_is_told_where_it_is_normalized(tmp_path: Path) -> None:
+    script = HEAD + POOLED.replace("SIZE", "1") + TRAIN
+    assert_first_alarm(script, ALONE, tmp_path)
+    assert [each.cause for each in alarms(script, tmp_path)] == [ALONE]
+
+
+def test_a_branch_that_was_pooled_to_a_few_numbers_is_right(tmp_path: Path) -> None:
+    assert not alarms(HEAD + POOLED.replace("SIZE", "2") + TRAIN, tmp_path)

@@ -121,8 +121,8 @@ class _Finder:
         return [Reentry(*each, call.outputs[0].tensor, "value") for each in left if each is not None]
 
     def _of_numbers_just_read(self, number: int, call: Call) -> Iterator[Reentry]:
-        """``torch.tensor([a.item(), b.item()])`` of numbers such as 0.0, which alone say nothing: the calls right before
-        have read them in this order."""
+        """``torch.tensor([a.item(), b.item()])`` of numbers such as 0.0, which alone say nothing: the calls right
+        before have read them in this order."""
         is_from_outside = call.function in _FROM_OUTSIDE and call.outputs
         scalars = [each for each in call.scalars.values() if type(each) is float] if is_from_outside else []
         read = self._log.calls[max(number - len(scalars), 0) : number]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from math import prod
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -23,25 +24,26 @@ class Centred(Struct, frozen=True):
     """A mean of single elements, and the call that subtracts it from them."""
 
     mean: int
-    axis: int
+    axes: tuple[int, ...]
     difference: int
     maker: int | None
     """The call that made the values."""
+    is_only_one: bool = True
+    """Whether no other module takes the mean of several elements at the same line."""
 
 
 def centred_alone(flow: Dataflow) -> Iterator[Centred]:
-    """The last one of each line at which every mean runs along a single element, in code that trains with it.
-
-    Of values that need no gradient: for the others GV201 tells that their gradient is zero.
-    """
-    lines: dict[Location | None, list[Centred | None]] = defaultdict(list)
+    """The last one of each line in each module at which every mean runs along a single element, in code that trains
+    with it."""
+    lines: dict[tuple[Location | None, str | None], list[Centred | None]] = defaultdict(list)
     for row, call in calls_named(flow, WITH_MEANS):
         if call.inputs and call.outputs:
-            lines[location_of_call(flow, row)].append(_centred(flow, row, call))
-    for tried in lines.values():
+            lines[location_of_call(flow, row), _path(flow, call)].append(_centred(flow, row, call))
+    right = {location for (location, _), tried in lines.items() if None in tried}
+    for (location, _), tried in lines.items():
         last = tried[-1]
         if len(tried) >= _MIN_TIMES and last is not None and None not in tried and _is_trained_with(flow, last):
-            yield last
+            yield replace(last, is_only_one=location not in right)
 
 
 _AROUND = frozenset({"unsqueeze", "view", "reshape", "expand", "expand_as", "detach"})
@@ -52,8 +54,8 @@ _BOTH = 2
 def _centred(flow: Dataflow, row: int, call: Call) -> Centred | None:
     value = call.inputs[0].tensor
     shape = shape_of(flow, value)
-    axis = axis_of(call, len(shape))
-    if axis is None or shape[axis] != 1 or max(shape) == 1 or call.inputs[0].requires_grad:
+    axes = tuple(axes_of(call, len(shape)))
+    if not axes or any(shape[axis] != 1 for axis in axes) or max(shape) == 1:
         return None
     mean = call.outputs[-1].tensor
     users = flow.users(mean, row)
@@ -62,7 +64,11 @@ def _centred(flow: Dataflow, row: int, call: Call) -> Centred | None:
         users = flow.users(mean, users[0])
     apart = (each for each in users if _is_difference(flow, each, value, mean))
     difference = next(apart, None)
-    return None if difference is None else Centred(row, axis, difference, flow.newest_producer(value, row))
+    return None if difference is None else Centred(row, axes, difference, flow.newest_producer(value, row))
+
+
+def _path(flow: Dataflow, call: Call) -> str | None:
+    return None if call.scope is None else flow.log.scopes[call.scope].path
 
 
 def _is_difference(flow: Dataflow, row: int, value: int, mean: int) -> bool:
@@ -94,8 +100,7 @@ def layers_of_one(flow: Dataflow) -> Iterator[tuple[int, str]]:
     layers: dict[tuple[int | None, str | None], list[tuple[int, str | None]]] = defaultdict(list)
     for row, call in calls_named(flow, ("layer_norm", "group_norm")):
         if call.inputs and call.outputs:
-            path = None if call.scope is None else flow.log.scopes[call.scope].path
-            layers[call.call_site, path].append((row, _axes_of_one(flow, call)))
+            layers[call.call_site, _path(flow, call)].append((row, _axes_of_one(flow, call)))
     for tried in layers.values():
         row, axes = tried[-1]
         trained = [each for each, _ in tried if flow.has_step_after(each)]

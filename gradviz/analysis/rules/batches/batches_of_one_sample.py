@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import line_outside_classes, plain_name
+from gradviz.analysis.dataflow.call_words import line_outside_modules, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import is_training
 from gradviz.analysis.finding import Finding, location_of_line
@@ -86,7 +86,7 @@ class BatchesOfOneSample(Rule):
         flow, first = case.dataflow, next(iter(found.values()))[0]
         # One layer is soon replaced; for several, the line that gives them a batch.
         made = line_of_module(flow, flow.log.calls[first]) if len(found) == 1 else None
-        used = location_of_line(line_outside_classes(flow, first) if made is None else flow.line_of(first))
+        used = location_of_line(line_outside_modules(flow, first) if made is None else flow.line_of(first))
         location = used if made is None else case.location_of_site(made)
         names = " and ".join(list(found)[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
         one = len(found) == 1

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import calls_named, line_outside_classes, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, line_outside_modules, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, location_of_line
@@ -94,8 +94,8 @@ class RowNeverTrained(Rule):
                 yield self._finding(flow, trained[-1], shown[-1], edge)
 
     def _finding(self, flow: Dataflow, trained: _Lookup, shown: _Lookup, edge: int) -> Finding:
-        location = location_of_line(line_outside_classes(flow, trained.row))
-        used = location_of_line(line_outside_classes(flow, shown.row))
+        location = location_of_line(line_outside_modules(flow, trained.row))
+        used = location_of_line(line_outside_modules(flow, shown.row))
         table = flow.log.calls[trained.row].inputs[1].tensor
         names = names_of(flow, [table])
         return self.finding(

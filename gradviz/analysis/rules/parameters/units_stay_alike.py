@@ -57,7 +57,7 @@ class UnitsStayAlike(Rule):
         by_line: dict[Location | None, list[int]] = defaultdict(list)
         for number in sorted(case.histories.trained):
             is_alike = case.dataflow.log.tensors[number].has_equal_units
-            if is_alike and case.histories.is_ever_stepped_live(number):
+            if is_alike and shape_of(case.dataflow, number)[0] > 1 and case.histories.is_ever_stepped_live(number):
                 by_line[_line_of_values(case, number)].append(number)
         for location, numbers in by_line.items():
             yield self._finding(case, location, numbers)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import calls_named, line_outside_classes, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, line_outside_modules, plain_name
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
@@ -75,7 +75,7 @@ class JudgedAsAnother(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         lines: dict[tuple[int, tuple[str, int] | None], list[_Judged]] = defaultdict(list)
         for each in _judged(case):
-            line = line_outside_classes(case.dataflow, each.row)
+            line = line_outside_modules(case.dataflow, each.row)
             lines[each.judge, None if line is None else (line.file, line.line)].append(each)
         right = {judge for (judge, _), found in lines.items() if all(each.is_as_asked for each in found)}
         for (judge, _), found in lines.items():
@@ -84,8 +84,8 @@ class JudgedAsAnother(Rule):
 
     def _finding(self, case: Case, judged: _Judged) -> Finding:
         flow = case.dataflow
-        location = location_of_line(line_outside_classes(flow, judged.row))
-        made = location_of_line(line_outside_classes(flow, judged.asked))
+        location = location_of_line(line_outside_modules(flow, judged.row))
+        made = location_of_line(line_outside_modules(flow, judged.asked))
         return self.finding(
             "what was made for some labels is judged here with other ones, and elsewhere with its own",
             symptom="grad_wrong",

@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import (
     DIFFERENCES,
     callers,
     calls_named,
-    line_outside_classes,
+    line_outside_modules,
     location_of_call,
     plain_name,
     two_lines,
@@ -114,7 +114,7 @@ class TargetNeverUpdated(Rule):
     def _unread(self, case: Case, row: int, used: int, copies: dict[int, int]) -> Finding:
         flow, histories = case.dataflow, case.histories
         own = histories.together(sorted(set(copies.values())))
-        location = location_of_line(line_outside_classes(flow, used))
+        location = location_of_line(line_outside_modules(flow, used))
         error = location_of_call(flow, row)
         return self.finding(
             f"the discounted values of the target are those of the trained network, {own}; "

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
-from gradviz.analysis.dataflow.call_words import line_outside_classes, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import line_outside_modules, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
@@ -89,7 +89,7 @@ class PaddingMaskUnused(Rule):
                 yield self._finding(flow, row, reader, mask, ids.padding)
 
     def _finding(self, flow: Dataflow, row: int, reader: int, mask: int, padding: Padding) -> Finding:
-        called = location_of_line(line_outside_classes(flow, row))
+        called = location_of_line(line_outside_modules(flow, row))
         made = flow.log.tensors[mask].producer
         at = None if made is None else location_of_call(flow, made)
         side = "end" if padding.is_at_end else "begin"

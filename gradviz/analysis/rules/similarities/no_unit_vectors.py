@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.tensor_words import leaf_names_above, together
+from gradviz.analysis.dataflow.tensor_words import axes_words, leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.vector_lengths import Scaled, factors, foreign_lengths, scaled_above
@@ -104,7 +104,7 @@ class NoUnitVectors(Rule):
         location, used = location_of_call(flow, scaled.row), location_of_call(flow, row)
         words = f"{call_words(call)} scales" if plain_name(call.function) == "normalize" else "the norm is taken"
         axes = sorted(scaled.axes)
-        over = "all of" if len(axes) == sum(size > 1 for size in shape) else _axes_words(axes) + " of"
+        over = "all of" if len(axes) == sum(size > 1 for size in shape) else axes_words(axes) + " of"
         where = "" if used == location else at_line(used)
         is_distance = plain_name(call_used.function) in _DISTANCES
         met = f"the distances{where} are of vectors along" if is_distance else f"the product{where} sums over"
@@ -125,10 +125,6 @@ class NoUnitVectors(Rule):
 
 _PRODUCTS = frozenset({"matmul", "mm", "bmm", "linear", "einsum", "sum", "vecdot"})
 _DISTANCES = frozenset({"cdist", "pairwise_distance", "triplet_margin_loss"})
-
-
-def _axes_words(axes: list[int]) -> str:
-    return f"{'axis' if len(axes) == 1 else 'axes'} {together(map(str, axes))}"
 
 
 def _wrongly_scaled(flow: Dataflow, row: int) -> Scaled | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import call_words, callers, calls_named, line_that_gave, location_of_call
-from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.tensor_words import axes_words, names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
@@ -23,9 +23,9 @@ class NormalizedAlone(Rule):
     What it finds
     -------------
     ``normalize()`` along an axis of length 1, of something that is trained: its axis is 1 where none is named, which is
-    the channel of ``(batch, 1, features)``. Values without gradient minus their mean along an axis of length 1, such as
-    rewards of shape ``(samples, 1)`` that are whitened along the last axis. `LayerNorm` of one feature, and `GroupNorm`
-    with a group for every value.
+    the channel of ``(batch, 1, features)``. Values minus their mean along axes of length 1, such as rewards of shape
+    ``(samples, 1)`` that are whitened along the last axis, and channels that were pooled to one number. `LayerNorm` of
+    one feature, and `GroupNorm` with a group for every value.
 
     Why it matters
     --------------
@@ -121,18 +121,22 @@ class NormalizedAlone(Rule):
     def _of_mean(self, case: Case, centred: Centred) -> Finding:
         flow = case.dataflow
         shape = shape_of(flow, flow.log.calls[centred.mean].inputs[0].tensor)
-        location = location_of_call(flow, centred.mean)
         maker = centred.maker
+        mean = location_of_call(flow, centred.mean)
         given = None if maker is None else location_of_line(line_that_gave(flow, centred.mean, maker))
+        location, other = (mean, given) if given is None or centred.is_only_one else (given, mean)
+        one = len(centred.axes) == 1
         return self.finding(
-            f"the mean runs along axis {centred.axis} of {shape}, which has one element: each value minus that mean is "
-            "0, and so is what is multiplied by it",
+            f"the mean runs along {axes_words(centred.axes)} of {shape}, {'which has' if one else 'which have'} one "
+            "element: each value minus that mean is 0, and so is what is multiplied by it",
             symptom="grad_zero",
             why="a single number is its own mean",
-            fix="take the mean along the axis of the values that belong together; give it that shape first: "
+            fix="leave the normalization out where each value is alone"
+            if flow.log.calls[centred.mean].inputs[0].requires_grad
+            else "take the mean along the axis of the values that belong together; give it that shape first: "
             "x.view(groups, -1)",
             location=location,
-            symptom_location=given if given != location else None,
+            symptom_location=other if other != location else None,
             tensors=leaves_without_overlap(case, centred.difference),
             evidence={"shape": str(shape)},
         )
