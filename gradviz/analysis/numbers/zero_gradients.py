@@ -392,6 +392,8 @@ class ZeroGradients:
     def _leaves_zeros(self, row: int) -> bool:
         """Whether a step, of an optimizer or by hand, only left zeros of a leaf where they were."""
         call = self._flow.log.calls[row]
+        if plain_name(call.function) in ("zero", "fill"):
+            return False
         changed = {use.tensor for use in call.outputs}
         zeros = self._origins.inputs_of_kind(row, is_all_zero)
         return call.kind == "step" or any(use.is_live_leaf and use.tensor in changed for use in zeros)
