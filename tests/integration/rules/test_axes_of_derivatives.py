@@ -57,6 +57,13 @@ turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 for step in range(3):
     t = torch.rand(16, 1, requires_grad=True)
 """
+RATE = (
+    MOTION.replace(
+        "for step",
+        "def rate_of(u, t):\n    return torch.autograd.grad(u, t, torch.ones_like(u), create_graph=True)[0]\nfor step",
+    )
+    + "    u = net(t)\n    place, speed = u[:, :1], u[:, 1:]\n"
+)
 FAULTS = {
     ("outputs_summed", "the derivative of two outputs by time"): MOTION
     + "    u = net(t)\n    rate, = torch.autograd.grad(u, t, torch.ones_like(u), create_graph=True)\n"
@@ -67,6 +74,9 @@ FAULTS = {
     ("outputs_summed", "the derivative of a sum by time"): MOTION
     + "    u = net(t)\n    rate = torch.autograd.grad(u.sum(), t, create_graph=True)[0].neg()\n"
     "    loss = torch.add(rate, u).square().mean()  # HERE" + TRAIN,
+    ("outputs_summed", "the derivative of two outputs for that of each"): RATE
+    + "    rate = rate_of(u, t)  # HERE\n"
+    "    loss = (rate - speed).square().mean() + (rate + 2 * place).square().mean()" + TRAIN,
     ("outputs_summed", "a divergence of one derivative"): FIELD
     + "    g = d(v, x)\n    loss = (g[:, 0] + g[:, 1]).square().mean()  # HERE" + TRAIN,
     ("outputs_summed", "a pullback of ones that is added up"): FIELD
@@ -95,6 +105,10 @@ FAULTS = {
     ("one_norm_for_all_samples", "the order of a norm for its axis"): CLIPPED.replace("{norm})", "1)  # HERE") + TRAIN,
 }  # fmt: skip
 HEALTHY = {
+    "two amounts of which together only the second changes": RATE
+    + "    loss = (rate_of(u, t) + 0.5 * speed).square().mean() + (place - 1).square().mean()" + TRAIN,
+    "a derivative for each of two outputs, from a function": RATE
+    + "    loss = (rate_of(place, t) - speed).square().mean() + (rate_of(speed, t) + place).square().mean()" + TRAIN,
     "one derivative by time for each output": MOTION
     + "    u = net(t)\n    rate = torch.cat([torch.autograd.grad(u[:, i].sum(), t, create_graph=True)[0]\n"
     "                      for i in range(2)], 1)\n    loss = (rate - u @ turn).square().mean()" + TRAIN,

@@ -57,8 +57,9 @@ class DataWrittenUnseen(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         told: set[int | None] = set()
         for found in unseen_writes(case.backward_calls):
-            told.add(case.dataflow.log.calls[found.write].call_site)
-            yield self._explain(case, case.dataflow, found)
+            if _is_of_trained(case, found):
+                told.add(case.dataflow.log.calls[found.write].call_site)
+                yield self._explain(case, case.dataflow, found)
         for write, tensor, backward in writes_beside_the_graph(case.backward_calls):
             if case.dataflow.log.calls[write].call_site not in told:
                 told.add(case.dataflow.log.calls[write].call_site)
@@ -99,6 +100,18 @@ class DataWrittenUnseen(Rule):
             nodes=(found.node,),
             evidence={"slot": found.slot, "saved_by": saver},
         )
+
+
+def _is_of_trained(case: Case, found: UnseenWrite) -> bool:
+    """Whether the wrong gradient goes to something that is trained, or that is no parameter: those of a module to which
+    another one gives its weights are of no use, right or wrong."""
+    leaves = case.backward_calls.reached(found.backward).above(found.saver).leaves
+    trained = case.histories.trained
+    return not (
+        trained
+        and trained.isdisjoint(leaves)
+        and all(case.dataflow.log.tensors[each].role == "parameter" for each in leaves)
+    )
 
 
 # Writes through ``.data`` into what a graph has saved: torch's version counter does not see them.

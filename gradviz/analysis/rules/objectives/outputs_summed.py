@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import takewhile
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axes_of
@@ -23,10 +24,10 @@ class OutputsSummed(Rule):
     -------------
     ``autograd.grad()`` of a network's output with several columns, with ones for ``grad_outputs``, by coordinates,
     where the program then takes columns of the result, as for a divergence, or compares the derivative by a single
-    coordinate, as time, with as many columns as the output has. The same of a sum, if the columns of the output are
-    used on their own. And a derivative of all columns of a gradient at once, of which columns are taken for second
-    derivatives, or all added up for a Laplacian, where a layer mixes the coordinates. Also one whose columns are added
-    up for what the program calls a divergence or a trace.
+    coordinate, as time, with as many columns as the output has, or with one of several that it uses. The same of a sum,
+    if the columns of the output are used on their own. And a derivative of all columns of a gradient at once, of which
+    columns are taken for second derivatives, or all added up for a Laplacian, where a layer mixes the coordinates. Also
+    one whose columns are added up for what the program calls a divergence or a trace.
 
     Why it matters
     --------------
@@ -93,9 +94,12 @@ class OutputsSummed(Rule):
         here, other = location_of_call(flow, used), location_of_call(flow, row)
         if is_second:
             here, other = location_of_line(line_in_function_of(flow, row, used)), here
+        is_one = all(shape_of(flow, use.tensor)[-1:] == (1,) for use in flow.log.calls[row].outputs)
+        asked = location_of_line(line_in_function_of(flow, row, used))
+        if is_one and asked != other:
+            here = asked  # a function of the program gave the derivative
         name, each = ("gradient", "grad_u[:, 0]") if is_second else ("output", "out[:, 0]")
         elsewhere = at_line(other) if other != here else ""
-        is_one = all(shape_of(flow, use.tensor)[-1:] == (1,) for use in flow.log.calls[row].outputs)
         taken = "it is used" if is_one else "its columns are used"
         meant = "as the derivative of each" if is_one else "as if each belonged to one of them"
         return self.finding(
@@ -162,26 +166,39 @@ _DIVERGENCE = re.compile(r"diver|(?<![a-z.])div(?![a-z(])|(?<![a-z])trace(?!back
 
 
 def _meets_columns(flow: Dataflow, row: int, summed: int, result: int) -> int | None:
-    """The call that compares the derivative by a single coordinate with a table of as many columns as were added up."""
+    """The call that compares the derivative by a single coordinate with a table of as many columns as were added up, or
+    the first of two that compare it with these columns, where each is used on its own."""
     count, shape = shape_of(flow, summed)[-1], shape_of(flow, result)
     if len(shape) < _TABLE or shape[-1] != 1 or not _is_mixed_by_a_layer(flow, summed, row):
         return None
-    waiting, seen = [(result, row)], {result}
+    taken = columns_taken(flow, summed, -1).values()
+    columns = {use.tensor for each in taken for use in flow.log.calls[each].outputs} if len(taken) > 1 else set[int]()
+    waiting, seen, met = [(result, row)], {result}, list[int]()
     while waiting and len(seen) < _MAX_MAKERS:
         given, after = waiting.pop()
         for user in flow.users(given, after):
             call = flow.log.calls[user]
             name, out = plain_name(call.function), [use.tensor for use in call.outputs[:1]]
+            others = [use.tensor for use in call.inputs if use.tensor != given] if name in _COMPARES else []
             if name in ("expand", "expand_as") and out and shape_of(flow, out[0]) == (*shape[:-1], count):
                 return user
-            if name in _COMPARES and any(shape_of(flow, use.tensor) == (*shape[:-1], count) for use in call.inputs):
+            if any(shape_of(flow, each) == (*shape[:-1], count) for each in others):
                 return user
+            met += [user for each in others if _is_made_of(flow, each, user, columns)]
             if name in _SCALES and len(call.inputs) == 1 and out and out[0] not in seen:
                 seen.add(out[0])
                 waiting.append((out[0], user))
-    return None
+    return min(met) if len(met) > 1 else None
 
 
+def _is_made_of(flow: Dataflow, tensor: int, row: int, columns: Collection[int]) -> bool:
+    """Whether a tensor is one of some columns, perhaps times numbers."""
+    makers = (call for _, call in flow.makers(tensor, row, _FEW_MAKERS) if columns)
+    scaled = takewhile(lambda call: plain_name(call.function) in _SCALES and len(call.inputs) == 1, makers)
+    return tensor in columns or any(call.inputs[0].tensor in columns for call in scaled)
+
+
+_FEW_MAKERS = 3
 _COMPARES = frozenset({"add", "sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _SCALES = frozenset({"mul", "div", "neg", "clone"})
 
