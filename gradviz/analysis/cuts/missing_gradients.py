@@ -95,7 +95,9 @@ class MissingGradients:
         found = [
             number
             for number in self._candidates
-            if self._log.tensors[number].requires_grad and number not in self._received and self._flow.users(number)
+            if self._log.tensors[number].requires_grad
+            and (number not in self._received or number in self._only_returned)
+            and self._flow.users(number)
         ]
         found = [number for number in found if number not in self._not_reached_yet] if found else found
         if self._has_failed:
@@ -152,6 +154,22 @@ class MissingGradients:
     @cached_property
     def _stepped(self) -> frozenset[int]:
         return frozenset(use.tensor for row in self._flow.rows_of_kind("step") for use in self._log.calls[row].inputs)
+
+    @cached_property
+    def _only_returned(self) -> frozenset[int]:
+        """Leaves for which ``autograd.grad`` returned gradients, that no step has moved, and that never had a ``.grad``.
+
+        The inner steps of meta learning ask for the gradients of a model that the loss behind them should train.
+        """
+        calls = (self._log.calls[row] for row in self._flow.rows_of_kind("backward"))
+        asked = {use.tensor for call in calls if not call.function.endswith("backward") for use in call.asked}
+        filled = {tensor.gradient_of for tensor in self._log.tensors}
+        tensors = ((each, self._log.tensors[each]) for each in asked & self._stepped - filled)
+        return frozenset(
+            each
+            for each, tensor in tensors
+            if tensor.is_moved is False and (tensor.end is None or not tensor.end.has_grad)
+        )
 
     @cached_property
     def _not_reached_yet(self) -> frozenset[int]:

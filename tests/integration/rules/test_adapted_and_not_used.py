@@ -161,3 +161,28 @@ def test_meta_learning_that_is_scored_between_steps(tmp_path: Path) -> None:
     )
     assert_first_alarm(script, "adapted_and_not_used", tmp_path)
     assert [each.cause for each in alarms(script, tmp_path)] == ["adapted_and_not_used"]
+
+
+_DETACHED = "{key: (w - 0.1 * g).detach().requires_grad_() for (key, w), g in zip(weights.items(), grads)}  # HERE"
+_BY_ADAPTED = of(_TASKS, _ADAPT, "total = total + error(adapted, far, far @ rule)")
+
+
+def test_inner_steps_that_detach_what_they_adapt(tmp_path: Path) -> None:
+    script = _BY_ADAPTED.replace("{key: w - 0.1 * g for (key, w), g in zip(weights.items(), grads)}", _DETACHED)
+    assert_first_alarm(script, "detached", tmp_path)
+    assert [each.cause for each in alarms(script, tmp_path)] == ["detached"]
+
+
+def test_inner_steps_of_first_order_whose_gradients_are_assigned(tmp_path: Path) -> None:
+    script = _BY_ADAPTED.replace("{key: w - 0.1 * g for (key, w), g in zip(weights.items(), grads)}", _DETACHED[:-8])
+    script = script.replace("create_graph=True", "create_graph=False").replace(
+        "        total = total + error(adapted, far, far @ rule)",
+        "        given = torch.autograd.grad(error(adapted, far, far @ rule), list(adapted.values()))\n"
+        "        for parameter, each in zip(net.parameters(), given):\n"
+        "            parameter.grad = each if parameter.grad is None else parameter.grad + each",
+    )
+    script = script.replace(
+        "    optimizer.zero_grad()\n    total.backward()\n    optimizer.step()\n", "    optimizer.step()\n"
+    )
+    script = script.replace("    total = 0.0\n", "    optimizer.zero_grad()\n")
+    assert not alarms(script, tmp_path)

@@ -34,7 +34,10 @@ class Centred(Struct, frozen=True):
 
 def centred_alone(flow: Dataflow) -> Iterator[Centred]:
     """The last one of each line in each module at which every mean runs along a single element, in code that trains
-    with it."""
+    with it.
+
+    Of one axis of values that need a gradient GV201 tells that it is zero.
+    """
     lines: dict[tuple[Location | None, str | None], list[Centred | None]] = defaultdict(list)
     for row, call in calls_named(flow, WITH_MEANS):
         if call.inputs and call.outputs:
@@ -55,7 +58,8 @@ def _centred(flow: Dataflow, row: int, call: Call) -> Centred | None:
     value = call.inputs[0].tensor
     shape = shape_of(flow, value)
     axes = tuple(axes_of(call, len(shape)))
-    if not axes or any(shape[axis] != 1 for axis in axes) or max(shape) == 1:
+    is_told = len(axes) == 1 and call.inputs[0].requires_grad
+    if not axes or is_told or any(shape[axis] != 1 for axis in axes) or max(shape) == 1:
         return None
     mean = call.outputs[-1].tensor
     users = flow.users(mean, row)
