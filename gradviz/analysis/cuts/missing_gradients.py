@@ -157,7 +157,7 @@ class MissingGradients:
 
     @cached_property
     def _only_returned(self) -> frozenset[int]:
-        """Leaves for which ``autograd.grad`` returned gradients, that no step has moved, and that never had a ``.grad``.
+        """Leaves that no step has moved, as ``autograd.grad`` returned their gradients, and nothing has set ``.grad``.
 
         The inner steps of meta learning ask for the gradients of a model that the loss behind them should train.
         """
