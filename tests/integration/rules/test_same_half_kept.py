@@ -138,3 +138,10 @@ def test_what_conditions_the_rest_is_left_alone(tmp_path: Path) -> None:
         "loss = -(-0.5 * z.square()", "loss = -(-0.5 * z[:, 3:].square()"
     )
     assert "same_half_kept" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+def test_masks_that_are_rows_of_one_table_are_told_apart(tmp_path: Path) -> None:
+    table = "mask = torch.tensor([1.0, 0.0, 1.0, 0.0])\ntable = torch.stack([mask, 1 - mask] * 2)"
+    script = MASKED.replace("mask = torch.tensor([1.0, 0.0, 1.0, 0.0])", table)
+    assert not alarms(script.format(masks="table[i]"), tmp_path)
+    assert_first_alarm(script.format(masks="table[0]"), "same_half_kept", tmp_path)

@@ -224,3 +224,29 @@ def test_the_values_of_a_copy_that_trained_ones_should_stay_near_are_no_target(n
 )
 def test_a_copy_that_computes_is_told(term: str, cause: str, tmp_path: Path) -> None:
     assert cause in causes(HEAD + ANCHORED.format(term=term), tmp_path)
+
+
+def test_a_copy_that_follows_before_it_computes_keys_is_not_finished(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+import copy
+def encoder():
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 8))
+online = encoder()
+slow = copy.deepcopy(online).requires_grad_(False)
+optimizer = torch.optim.SGD(online.parameters(), lr=0.05)
+for step in range(5):
+    x = torch.randn(16, 8)
+    q = F.normalize(online(x + 0.1 * torch.randn_like(x)), dim=1)
+    with torch.no_grad():
+        for a, b in zip(online.parameters(), slow.parameters()):
+            b.data = 0.9 * b.data + 0.1 * a.data
+        k = F.normalize(slow(x + 0.1 * torch.randn_like(x)), dim=1)
+    loss = F.cross_entropy(q @ k.t() / 0.2, torch.arange(16))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    )
+    assert "training_mode" not in causes(script, tmp_path)

@@ -104,8 +104,8 @@ class _Coupling(Struct, frozen=True):
     row: int
     source: int
     """What the layer got."""
-    place: int
-    """0 if it kept the first part, 1 for the second one; with a mask, the memory of the mask."""
+    place: object
+    """0 if it kept the first part, 1 for the second one; with a mask, the memory of the mask, and its row there."""
     what: str
     """The part that it kept, in words."""
 
@@ -151,8 +151,19 @@ def _masked_coupling(flow: Dataflow, row: int, call: Call) -> _Coupling | None:
         is_for_all = shape_of(flow, source.tensor)[1:] == shape
         is_coupling = is_mask and is_for_all and other.requires_grad
         if is_coupling and _is_scaled_by(flow, other.tensor, row, made, use.tensor):
-            return _Coupling(row, source.tensor, flow.memory_of(mask.tensor), "what one mask leaves")
+            return _Coupling(row, source.tensor, _row_of_table(flow, mask.tensor, made), "what one mask leaves")
     return None
+
+
+def _row_of_table(flow: Dataflow, mask: int, before: int) -> tuple[object, ...]:
+    """What tells masks apart that are rows of one table."""
+    made = flow.newest_producer(mask, before)
+    call = None if made is None else flow.log.calls[made]
+    is_row = call is not None and plain_name(call.function) in ("getitem", "select", "unbind")
+    rows = (
+        () if call is None or not is_row else (*call.scalars.items(), [use.tensor for use in call.outputs].index(mask))
+    )
+    return (flow.memory_of(mask), *rows)
 
 
 def _place_of(flow: Dataflow, cut: Call, part: int) -> int | None:

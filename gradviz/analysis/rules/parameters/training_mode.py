@@ -180,10 +180,12 @@ class TrainingMode(Rule):
         stepped = {use.tensor for step in histories.steps if step > row for use in calls[step].inputs}
         if not parameters or parameters & stepped or gets_input_again(flow, outermost, members):
             return False
-        if any(flow.changes(number, row, len(calls)) for number in parameters):
+        # An average of a trained model is made anew at each step, behind the call or before it.
+        since = flow.step_before(row)
+        if any(flow.changes(number, since, row) or flow.changes(number, row, len(calls)) for number in parameters):
             return False
-        if any(flow.data_assignments.get(number, [row])[-1] > row for number in parameters):
-            return False  # an average of a trained model, made anew at each step
+        if any(flow.data_assignments.get(number, [since])[-1] > since for number in parameters):
+            return False
         return self._goes_into_a_loss(case, row)
 
     def _drops_like_the_rest(self, case: Case, row: int, finished: int, outermost: int) -> bool:
