@@ -205,13 +205,18 @@ class Dataflow(CallIndex):
                     seen.add(step)
                     waiting.append(step)
 
-    def _above(self, row: int, given: int, known: dict[int, int]) -> Iterator[tuple[int, int]]:
+    def _above(self, row: int, given: int, known: dict[int, int]) -> list[tuple[int, int]]:
         call = self.lists.single(row, given)  # In a call on lists, each element goes its own way.
+        steps: list[tuple[int, int]] = []
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
+            tensor = use.tensor
             if not use.is_live_leaf:
-                yield from ((maker, use.tensor) for maker in self.further_producers(use.tensor, row, known))
-            yield from self._behind(use.tensor, row)
-        yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries.get(row, ()))
+                steps += [(maker, tensor) for maker in self.further_producers(tensor, row, known)]
+            if self.reentries:
+                steps += self._behind(tensor, row)
+        if row in self.reentries:
+            steps += [(reentry.exit, reentry.tensor) for reentry in self.reentries[row]]
+        return steps
 
     def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
         """The exit call and the tensor from which the values of a tensor came, if no call made it."""
