@@ -82,7 +82,7 @@ class Dataflow(CallIndex):
             before: take the tensor as the call with this number received it; by default, as it was at the end.
             since: leave out calls before this one.
         """
-        return tuple(sorted({row for row, _ in self._upwards(tensor, before, since, lambda row, given: True)}))
+        return tuple(sorted({row for row, _ in self._upwards(tensor, before, since)}))
 
     def descendants(
         self, tensor: int, after: int | None = None, until: int | None = None, *, live: bool = False
@@ -188,9 +188,10 @@ class Dataflow(CallIndex):
         return tuple(found[row] for row in sorted(found) if first < row < last)
 
     def _upwards(
-        self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool]
+        self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool] | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on` returns true."""
+        """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on`, where there is one,
+        returns true."""
         waiting = [(row, tensor) for row in self.producers(tensor, before) if row >= since]
         waiting += self._behind(tensor, before)
         seen = set(waiting)
@@ -198,7 +199,7 @@ class Dataflow(CallIndex):
         while waiting:
             row, given = waiting.pop()
             yield row, given
-            if not go_on(row, given):
+            if go_on is not None and not go_on(row, given):
                 continue
             for step in self._above(row, given, known):
                 if step[0] >= since and step not in seen:
