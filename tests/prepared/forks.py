@@ -54,6 +54,7 @@ def serve(requests: socket.socket) -> None:
             busy.append(overseer)
             byte, descriptors, _, _ = socket.recv_fds(requests, 1, _DESCRIPTORS)
             if not byte:
+                _let_go([overseer, *idle])
                 return
             socket.send_fds(overseer, [byte], descriptors)
             for descriptor in descriptors:
@@ -106,6 +107,15 @@ def _forget_the_ended() -> None:
             pass
     except ChildProcessError:
         pass
+
+
+def _let_go(overseers: Sequence[socket.socket]) -> None:
+    """End them, and wait for it: only then the time of their programs counts as ours."""
+    for each in overseers:
+        each.close()
+    with contextlib.suppress(ChildProcessError):
+        for _ in overseers:
+            os.wait()
 
 
 def _new_overseer(not_for_it: Sequence[socket.socket]) -> socket.socket:
