@@ -48,6 +48,7 @@ def changes(before: Snapshot, after: Snapshot) -> list[str]:
     """A line for each difference. Names that are only in `after` belong to modules that were imported in between."""
     if before == after:
         return []
+    before, after = _with_each_function(before), _with_each_function(after)
     return [
         f"{name}: was {_shown(value)}, is {_shown(after.get(name))}"
         for name, value in before.items()
@@ -112,7 +113,7 @@ def _torch_state(torch: Any) -> Snapshot:
         "gradients enabled": torch.is_grad_enabled(),
         "anomaly mode": torch.is_anomaly_enabled(),
         "global module hooks": _global_module_hooks(torch.nn.modules.module),
-        **_functions(),
+        _FUNCTIONS: _functions(),
         **_patches(),
     }
 
@@ -141,14 +142,19 @@ def _global_module_hooks(module: Any) -> dict[str, int]:
     return {name: len(value) for name, value in found.items() if isinstance(value, dict) and value}
 
 
-def _functions() -> Snapshot:
-    """Functions that could have been replaced, with their full names."""
-    found: Snapshot = {}
-    for owner_name in OWNERS:
-        owner = _loaded(owner_name)
-        if owner is not None:
-            found.update(_functions_in(owner_name, dict(vars(owner))))
-    return found
+_FUNCTIONS = "functions that could have been replaced"
+
+
+def _functions() -> list[Snapshot]:
+    """Those of each owner, with their full names: not in one table, which would take longer than most comparisons."""
+    owners = ((name, _loaded(name)) for name in OWNERS)
+    return [_functions_in(name, dict(vars(owner))) for name, owner in owners if owner is not None]
+
+
+def _with_each_function(state: Snapshot) -> Snapshot:
+    """The state with an entry for each function."""
+    functions = {name: value for table in state.get(_FUNCTIONS, ()) for name, value in table.items()}
+    return {**functions, **{name: value for name, value in state.items() if name != _FUNCTIONS}}
 
 
 _seen_last: dict[str, tuple[Snapshot, Snapshot]] = {}

@@ -24,6 +24,7 @@ from gradviz.analysis.gradients.received_gradients import ReceivedGradients, nam
 from gradviz.analysis.gradients.silent_functions import SilentFunction, silent_functions
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients, RefusedValues
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
+from gradviz.analysis.numbers.growth import Growths
 from gradviz.analysis.numbers.rounding_gradients import RoundingGradient, rounding_gradients
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
@@ -48,6 +49,8 @@ class Case:
         self.graph_with_placed_constants = cache(lambda number: with_constants_at_users(self.graphs[number]))
         """By number, a graph with each constant at the nodes that use it."""
         self._scopes_of = cache(self._scopes_by_call)
+        self.growths_of = cache(lambda number: Growths.of(self.graphs[number]))
+        """By number, how gradients grow and shrink in a graph."""
         self._own_lines_of = cache(lambda number: own_lines(self.graphs[number]))
 
     @property

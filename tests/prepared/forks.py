@@ -7,6 +7,7 @@ long, of a pipe that hears the exit code, and of the program's standard streams.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import gc
 import io
@@ -31,6 +32,7 @@ from tests.prepared.process import TIMED_OUT
 from tests.prepared.unloaded import unload
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+_DESCRIPTORS = 2 + len(_STREAMS)
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -38,15 +40,25 @@ def serve(requests: socket.socket) -> None:
     """Answer until the other end is closed."""
     _load_all()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us will close the socket
+    busy, idle = list[socket.socket](), list[socket.socket]()
     while True:
-        byte, descriptors, _, _ = socket.recv_fds(requests, 1, 2 + len(_STREAMS))
-        if not byte:
-            return
-        if os.fork() == 0:
-            requests.close()
-            _oversee(*descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        for ready in select.select([requests, *busy], [], [])[0]:
+            if ready is not requests:
+                busy.remove(ready)
+                if ready.recv(1):
+                    idle.append(ready)
+                else:
+                    ready.close()  # something killed it
+                continue
+            overseer = idle.pop() if idle else _new_overseer([requests, *busy])
+            busy.append(overseer)
+            byte, descriptors, _, _ = socket.recv_fds(requests, 1, _DESCRIPTORS)
+            if not byte:
+                _let_go([overseer, *idle])
+                return
+            socket.send_fds(overseer, [byte], descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
         _forget_the_ended()
 
 
@@ -97,14 +109,42 @@ def _forget_the_ended() -> None:
         pass
 
 
-def _oversee(request: int, replies: int, *streams: int) -> NoReturn:
+def _let_go(overseers: Sequence[socket.socket]) -> None:
+    """End them, and wait for it: only then the time of their programs counts as ours."""
+    for each in overseers:
+        each.close()
+    with contextlib.suppress(ChildProcessError):
+        for _ in overseers:
+            os.wait()
+
+
+def _new_overseer(not_for_it: Sequence[socket.socket]) -> socket.socket:
+    """Fork a process that forks programs, one after the other: a fork of all that is loaded takes longer than many a
+    program, and each needs a process of its own that looks after what it leaves behind."""
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        for each in (ours, *not_for_it):
+            each.close()
+        # A process that outlives the one that started it becomes a child of ours, also in a session of its own.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        while True:
+            byte, descriptors, _, _ = socket.recv_fds(theirs, 1, _DESCRIPTORS)
+            if not byte:
+                os._exit(0)
+            _oversee(theirs, *descriptors)
+            with contextlib.suppress(BrokenPipeError):
+                theirs.send(byte)
+    theirs.close()
+    return ours
+
+
+def _oversee(requests: socket.socket, request: int, replies: int, *streams: int) -> None:
     """Fork the program, and tell how it ended; at the time limit, end it and every process that it has started."""
     with os.fdopen(request) as file:
         asked: dict[str, Any] = json.load(file)
-    # A process that outlives the one that started it becomes a child of ours, also in a session of its own.
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     program = os.fork()
     if program == 0:
+        requests.close()
         os.close(replies)
         _be_the_program(asked, streams)
     for stream in streams:
@@ -121,7 +161,6 @@ def _oversee(request: int, replies: int, *streams: int) -> NoReturn:
             if not _has_ended(process, time_limit):
                 os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
-    os._exit(0)
 
 
 def _has_ended(process: int, time_limit: float) -> bool:

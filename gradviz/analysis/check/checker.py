@@ -95,8 +95,9 @@ def _checked(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
         else:
             findings += found
             completed.append(rule)
-    kept = _merged(_without_explained(findings, completed, _first_names(case)))
-    kept.sort(key=_order_of(completed))
+    kept = _merged(_without_explained(findings, completed, _first_names(case))) if findings else []
+    if len(kept) > 1:
+        kept.sort(key=_order_of(completed))
     return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(skipped))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 
@@ -43,11 +43,10 @@ class CallIndex:
 
     def newest_producer(self, tensor: int, before: int) -> int | None:
         """The last call before `before` that returned the tensor or changed it in place, also through a view."""
-        rows = _newest_up_to(self._producers.get(tensor, []), before)
-        storage = self.log.tensors[tensor].storage
-        if storage is not None:
-            rows += _newest_up_to(self._live_changes.get(storage, []), before)
-        return max(rows, default=None)
+        newest = _newest_up_to(self._producers.get(tensor, ()), before)
+        changes = self._live_changes  # empty for most programs
+        changed = _newest_up_to(changes.get(self.log.tensors[tensor].storage, ()), before) if changes else None
+        return newest if changed is None or (newest is not None and newest > changed) else changed
 
     def makers(self, tensor: int, before: int, at_most: int) -> Iterator[tuple[int, Call]]:
         """The newest call that made the tensor, with its row; then the newest that made its first input; and so on."""
@@ -236,9 +235,9 @@ class CallIndex:
         return tuple(sorted({row for rows in self._changes.values() for row in rows}))
 
     @cached_property
-    def _live_changes(self) -> dict[int, list[int]]:
+    def _live_changes(self) -> dict[int | None, list[int]]:
         """By storage: calls that wrote a tensor with a history into it, or wrote into a tensor that has one."""
-        rows: dict[int, list[int]] = defaultdict(list)
+        rows: dict[int | None, list[int]] = defaultdict(list)
         for number, call in enumerate(self.log.calls):
             for use in call.changed if call.node_count else ():
                 storage = self.log.tensors[use.tensor].storage
@@ -278,9 +277,9 @@ def _up_to(rows: list[int], before: int | None) -> tuple[int, ...]:
     return tuple(rows if before is None else rows[: bisect_left(rows, before)])
 
 
-def _newest_up_to(rows: list[int], before: int) -> list[int]:
+def _newest_up_to(rows: Sequence[int], before: int) -> int | None:
     index = bisect_left(rows, before)
-    return rows[index - 1 : index] if index else []
+    return rows[index - 1] if index else None
 
 
 def _index(uses: Iterable[Iterable[TensorUse]]) -> dict[int, list[int]]:

@@ -82,7 +82,7 @@ class Dataflow(CallIndex):
             before: take the tensor as the call with this number received it; by default, as it was at the end.
             since: leave out calls before this one.
         """
-        return tuple(sorted({row for row, _ in self._upwards(tensor, before, since, lambda row, given: True)}))
+        return tuple(sorted({row for row, _ in self._upwards(tensor, before, since)}))
 
     def descendants(
         self, tensor: int, after: int | None = None, until: int | None = None, *, live: bool = False
@@ -188,9 +188,10 @@ class Dataflow(CallIndex):
         return tuple(found[row] for row in sorted(found) if first < row < last)
 
     def _upwards(
-        self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool]
+        self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool] | None = None
     ) -> Iterator[tuple[int, int]]:
-        """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on` returns true."""
+        """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on`, where there is one,
+        returns true."""
         waiting = [(row, tensor) for row in self.producers(tensor, before) if row >= since]
         waiting += self._behind(tensor, before)
         seen = set(waiting)
@@ -198,20 +199,25 @@ class Dataflow(CallIndex):
         while waiting:
             row, given = waiting.pop()
             yield row, given
-            if not go_on(row, given):
+            if go_on is not None and not go_on(row, given):
                 continue
             for step in self._above(row, given, known):
                 if step[0] >= since and step not in seen:
                     seen.add(step)
                     waiting.append(step)
 
-    def _above(self, row: int, given: int, known: dict[int, int]) -> Iterator[tuple[int, int]]:
+    def _above(self, row: int, given: int, known: dict[int, int]) -> list[tuple[int, int]]:
         call = self.lists.single(row, given)  # In a call on lists, each element goes its own way.
+        steps: list[tuple[int, int]] = []
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
+            tensor = use.tensor
             if not use.is_live_leaf:
-                yield from ((maker, use.tensor) for maker in self.further_producers(use.tensor, row, known))
-            yield from self._behind(use.tensor, row)
-        yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries.get(row, ()))
+                steps += [(maker, tensor) for maker in self.further_producers(tensor, row, known)]
+            if self.reentries:
+                steps += self._behind(tensor, row)
+        if row in self.reentries:
+            steps += [(reentry.exit, reentry.tensor) for reentry in self.reentries[row]]
+        return steps
 
     def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
         """The exit call and the tensor from which the values of a tensor came, if no call made it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from math import isclose
 
 from msgspec import Struct
@@ -167,16 +168,18 @@ def _first_use_like(flow: Dataflow, tensor: int) -> int:
 
 def changes_of_gradients(flow: Dataflow) -> Iterator[tuple[int, int]]:
     """Calls of the program that multiply or clamp a gradient in place, with its leaf."""
-    for row, call in enumerate(flow.log.calls):
-        if call.inside is None and call.kind == "operation" and can_clip(call):
+    functions = [function for function in flow.functions if can_clip(function)]
+    for row in sorted(chain.from_iterable(map(flow.rows_of_function, functions))):
+        call = flow.log.calls[row]
+        if call.inside is None and call.kind == "operation":
             for use in call.changed:
                 leaf = flow.log.tensors[use.tensor].gradient_of
                 if leaf is not None:
                     yield row, leaf
 
 
-def can_clip(call: Call) -> bool:
-    return call.function.rpartition(".")[2] in _CLIP
+def can_clip(function: str) -> bool:
+    return function.rpartition(".")[2] in _CLIP
 
 
 _CLIP = frozenset({

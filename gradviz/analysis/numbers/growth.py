@@ -65,14 +65,26 @@ class Descent:
         return f"the first layers get {share} the last ones get"
 
 
-def descent(graph: Graph) -> Descent | None:
+@dataclass(frozen=True)
+class Growths:
+    """How gradients grow and shrink in one graph."""
+
+    ordered: tuple[Growth, ...]
+    """Every operation that ran with measured gradients; the one that shrinks them most comes first."""
+    between_layers: Descent | None
     """The gradients at the nodes that use a weight, in the engine's order; None if there are only a few."""
-    return _descent([norm for _, norm, _ in sorted(_arrivals_at_layers(graph))])
+    from_loss: Descent | None
+    """From the root's gradient to the nodes that use a weight; None if there are only a few."""
+
+    @classmethod
+    def of(cls, graph: Graph) -> Growths:
+        norms = [norm for _, norm, _ in sorted(_arrivals_at_layers(graph))]
+        return cls(tuple(_ordered(graph)), _descent(norms), _descent_from_loss(graph, norms))
 
 
 def descent_on_one_path(graph: Graph, growth: Growth) -> Descent | None:
-    """The same, at the layers before and behind one path through the nodes of an operation; None if there are only a
-    few.
+    """As `Growths.between_layers`, at the layers before and behind one path through the nodes of an operation; None if
+    there are only a few.
 
     Two terms of a loss go through layers of their own: the gradients of the one say nothing about those of the other,
     which may have a hundred times its weight. Where single numbers are added up, terms of a loss meet.
@@ -100,9 +112,7 @@ def _descent(norms: list[float]) -> Descent | None:
     return Descent(typical(norms[:third]), typical(norms[-third:]), len(norms))
 
 
-def descent_from_loss(graph: Graph) -> Descent | None:
-    """From the root's gradient to the nodes that use a weight; None if there are only a few."""
-    norms = [norm for _, norm, _ in _arrivals_at_layers(graph)]
+def _descent_from_loss(graph: Graph, norms: list[float]) -> Descent | None:
     began = _norm(root.gradient for root in graph.roots)
     if len(norms) < MIN_LAYERS or not began:
         return None
@@ -181,12 +191,9 @@ def _is_layer(graph: Graph, node: Node) -> bool:
     return node.kind != "view" and any(leads_to_a_leaf(graph, target) for target in targets)
 
 
-def growths(graph: Graph) -> list[Growth]:
-    """Every operation that ran with measured gradients; the one that shrinks them most comes first.
-
-    The change of a node is that of the norm between what it got and what it sent to other operations. What it sends to
-    a leaf, directly or transposed, ends there.
-    """
+def _ordered(graph: Graph) -> list[Growth]:
+    """The change of a node is that of the norm between what it got and what it sent to other operations. What it sends
+    to a leaf, directly or transposed, ends there."""
     nodes: dict[str, list[tuple[int, int, float]]] = {}
     decades: dict[str, float] = {}
     for node in graph.nodes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 
 from gradviz.analysis.dataflow.custom_functions import is_argument
@@ -32,6 +32,7 @@ class ParameterHistories:
         self.flow = flow
         self.log = flow.log
         self.received = received
+        self._computed_for = cache(self._calls_behind)  # rules ask for each use of each parameter at each step
 
     # -- names and makers ----------------------------------------------------------------------------------------
 
@@ -213,8 +214,14 @@ class ParameterHistories:
         backward = self.backward_after(row)
         if backward is None or not self.flow.has_step_after(backward):
             return None
+        return backward if row in self._computed_for(backward) else None
+
+    def _calls_behind(self, backward: int) -> frozenset[int]:
+        """The calls since the backward before that computed what a backward call starts from."""
+        index = bisect_left(self.backward_calls, backward)
+        since = self.backward_calls[index - 1] if index else 0
         roots = self.log.calls[backward].roots
-        return backward if any(row in self.flow.ancestors(use.tensor, backward, since=row) for use in roots) else None
+        return frozenset(row for use in roots for row in self.flow.ancestors(use.tensor, backward, since))
 
     def backward_of_step(self, step: int) -> int | None:
         """The last backward before a step, if no other step came after it."""

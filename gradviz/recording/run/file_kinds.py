@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
@@ -49,12 +49,18 @@ def _is_made_by_library(file: str) -> bool:
 
     torch_geometric does so for every class of its convolutions, in ``/tmp`` under a name that changes with each run.
     """
-    for name, module in list(sys.modules.items()):
-        if getattr(module, "__dict__", {}).get("__file__") == file:
-            package = sys.modules.get(name.partition(".")[0])
-            made_by = getattr(package, "__dict__", {}).get("__file__")
-            return made_by is not None and _is_installed(made_by)
-    return False
+    package = sys.modules.get(_packages_by_file(len(sys.modules)).get(file, ""))
+    made_by = getattr(package, "__dict__", {}).get("__file__")
+    return made_by is not None and _is_installed(made_by)
+
+
+@lru_cache(maxsize=1)
+def _packages_by_file(_modules: int) -> dict[str, str]:
+    """By the file of each module: the first part of its name. It is read anew where there are more modules than before,
+    and not for each file of a program, because with torch there are thousands."""
+    modules = reversed(list(sys.modules.items()))  # of two with one file, the first counts
+    files = ((getattr(module, "__dict__", {}).get("__file__"), name) for name, module in modules)
+    return {file: name.partition(".")[0] for file, name in files if isinstance(file, str)}
 
 
 _MODULE_FILE = str(Path("torch", "nn", "modules", "module.py"))

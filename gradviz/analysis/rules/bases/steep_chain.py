@@ -16,12 +16,10 @@ from gradviz.analysis.flow.gradient_flow import STEEP, FlowRow
 from gradviz.analysis.numbers.growth import (
     Descent,
     Growth,
+    Growths,
     chain_above_layers,
-    descent,
     descent_along,
-    descent_from_loss,
     descent_on_one_path,
-    growths,
 )
 from gradviz.analysis.parameters.creation_lines import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.rule import Rule
@@ -72,20 +70,20 @@ class SteepChain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for number in case.measured_graphs:
-            steep = next(self._steep(case.graphs[number]), None)
+            steep = next(self._steep(case.graphs[number], case.growths_of(number)), None)
             if steep is not None and _trains_something(case, number) and not _is_of_derivatives(case, number):
                 yield self._finding(case, number, *steep)
                 return
 
-    def _steep(self, graph: Graph) -> Iterator[tuple[Descent, Growth]]:
+    def _steep(self, graph: Graph, growths: Growths) -> Iterator[tuple[Descent, Growth]]:
         """Every change that is too large, between layers or from the loss, with the operation that causes it.
 
         In a loop without weights it is measured between rounds, and only for exploding gradients: a running average or
         a discounted sum forgets on purpose.
         """
-        ordered, wholes = growths(graph), [descent(graph), descent_from_loss(graph)]
+        ordered, wholes = growths.ordered, [growths.between_layers, growths.from_loss]
         if self.symptom == "exploding":
-            ordered = [growth for growth in ordered if len(growth.nodes) >= _MIN_NODES]
+            ordered = tuple(growth for growth in ordered if len(growth.nodes) >= _MIN_NODES)
             if wholes[0] is None and ordered:
                 wholes.append(descent_along(graph, ordered[-1]))
         for whole in wholes:

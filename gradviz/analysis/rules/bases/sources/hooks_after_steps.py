@@ -61,7 +61,7 @@ def _changes_in_steps(case: Case) -> Iterator[tuple[int, int, int]]:
         step = call.inside
         if step is None or log.calls[step].kind != "step" or step in with_closure or call.kind != "operation":
             continue
-        for use in call.changed if can_clip(call) else ():
+        for use in call.changed if can_clip(call.function) else ():
             leaf = log.tensors[use.tensor].gradient_of
             # What is left for the next backward to add to is used once more.
             if leaf is not None and around(events.get(leaf, []), row)[1] in (None, "clear"):

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 
@@ -39,10 +39,15 @@ class SourceTree:
         first = min(lines)
         tree = parsed([lines.get(number, "") for number in range(first, max(lines) + 1)])
         module, trimmed = tree or (ast.Module([], []), 0)
-        self.module = ast.increment_lineno(module, first + trimmed - 1)
+        lines_before = first + trimmed - 1
+        self.module = ast.increment_lineno(module, lines_before) if lines_before else module
         self.lines = lines
-        self.nodes = list(ast.walk(self.module))
-        self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.nodes: list[ast.AST] = [self.module]
+        self._parents: dict[ast.AST, ast.AST] = {}
+        for node in self.nodes:  # which grows meanwhile, in the order of ast.walk()
+            for child in ast.iter_child_nodes(node):
+                self._parents[child] = node
+                self.nodes.append(child)
         self._shared = {
             (self.scope(node), name)
             for node in self.nodes
@@ -151,7 +156,15 @@ class SourceTree:
 
 def tree_of(lines: Mapping[int, str]) -> SourceTree:
     """The tree of a file, made once for all rules."""
-    return _made_once(tuple(lines.items()))
+    for known, tree in _asked_last:  # hundreds of rules ask for the same few objects, and no line needs to be read
+        if known is lines:
+            return tree
+    tree = _made_once(tuple(lines.items()))
+    _asked_last.append((lines, tree))
+    return tree
+
+
+_asked_last: deque[tuple[Mapping[int, str], SourceTree]] = deque(maxlen=4)
 
 
 @lru_cache(maxsize=16)
