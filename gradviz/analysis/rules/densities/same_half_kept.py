@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.call_words import callers, calls_named, class_of,
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
 from gradviz.graph.call_log import Call
 
 
@@ -116,6 +117,7 @@ _CUTS = frozenset({"chunk", "split", "tensor_split", "getitem", "narrow"})
 _SCALES = frozenset({"exp", "sigmoid"})
 _PRODUCTS = frozenset({"linear", "matmul", "addmm", "conv1d", "conv2d"})
 _BY_ELEMENT = frozenset({"add", "sub", "mul", "div", "batch_norm"})
+_COPIES = frozenset({"clone", "to", "float", "detach", "contiguous"})
 _MAX_BETWEEN = 4
 
 
@@ -151,8 +153,13 @@ def _masked_coupling(flow: Dataflow, row: int, call: Call) -> _Coupling | None:
         is_for_all = shape_of(flow, source.tensor)[1:] == shape
         is_coupling = is_mask and is_for_all and other.requires_grad
         if is_coupling and _is_scaled_by(flow, other.tensor, row, made, use.tensor):
-            return _Coupling(row, source.tensor, flow.memory_of(mask.tensor), "what one mask leaves")
+            return _Coupling(row, source.tensor, _copied_mask(flow, mask.tensor, made), "what one mask leaves")
     return None
+
+
+def _copied_mask(flow: Dataflow, mask: int, before: int) -> int:
+    """The memory of a mask, or of the one of which it is a copy."""
+    return flow.memory_of(tensor_before(flow, mask, before, _COPIES))
 
 
 def _place_of(flow: Dataflow, cut: Call, part: int) -> int | None:
