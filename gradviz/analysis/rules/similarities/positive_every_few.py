@@ -64,7 +64,7 @@ class PositiveEveryFew(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for rows in calls_in_training(flow, frozenset({"cross_entropy"})):
+        for rows in calls_in_training(flow, frozenset({"cross_entropy", "nll_loss"})):
             found = [_counted(flow, row) for row in rows]
             if len(found) >= _MIN_CALLS and found[-1] is not None and None not in found:
                 yield self._finding(flow, rows[-1], found[-1])
@@ -94,7 +94,7 @@ class _Counted(Struct, frozen=True):
 
 _MIN_CALLS = 2
 _TWO = 2
-_SCALES = frozenset({"div", "mul", "add", "sub", "clamp", "to", "float"})
+_SCALES = frozenset({"div", "mul", "add", "sub", "clamp", "to", "float", "log_softmax"})
 _PRODUCTS = frozenset({"matmul", "mm", "einsum", "linear"})
 _CUT = frozenset({"flatten", "view", "reshape"})
 _MAX_SCALES = 4
