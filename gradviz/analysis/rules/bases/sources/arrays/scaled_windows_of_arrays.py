@@ -40,20 +40,22 @@ def windows_scaled_whole(tree: SourceTree) -> Iterator[WindowScaled]:
         scope = tree.scope(target)
         if not isinstance(target, ast.Name) or not first_line(scope):
             continue
-        window = next((each.left for each in ast.walk(value) if _takes_own_mean(tree, each)), None)
+        window = next(
+            (node.left for each in ast.walk(value) if (node := _takes_own_mean(tree, each)) is not None), None
+        )
         cut = None if window is None else _cut_in_two(tree, target)
         if cut is not None and _is_slice(tree, window, target):
             yield WindowScaled(target.lineno, cut, target.id)
 
 
-def _takes_own_mean(tree: SourceTree, node: ast.AST) -> bool:
+def _takes_own_mean(tree: SourceTree, node: ast.AST) -> ast.BinOp | None:
     """``w - w.mean()``, ``w - np.mean(w)``, and ``w - mu`` where ``mu = w.mean()``."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub) or not isinstance(node.left, ast.Name):
-        return False
+        return None
     key = tree.key_of(node.right)
     given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
     means = [node.right] if key is None else given if tree.times_bound(key) == 1 else []
-    return any(_is_mean_of(each, node.left.id) for each in means)
+    return node if any(_is_mean_of(each, node.left.id) for each in means) else None
 
 
 def _is_mean_of(node: ast.expr, name: str) -> bool:
@@ -86,4 +88,4 @@ def _is_slice(tree: SourceTree, window: ast.expr | None, target: ast.Name) -> bo
     name = window.id if isinstance(window, ast.Name) else ""
     scope = tree.scope(target)
     given = [value for one, value in tree.assignments if getattr(one, "id", "") == name and tree.scope(one) is scope]
-    return any(isinstance(each, ast.Subscript) and each is not target for value in given for each in ast.walk(value))
+    return any(isinstance(each, ast.Subscript) for value in given for each in ast.walk(value))

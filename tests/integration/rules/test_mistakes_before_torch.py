@@ -1,0 +1,129 @@
+"""Mistakes that arrays bring into a training, whose rules know the same in calls of torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import assert_first_alarm
+
+PROGRAMS = {
+    "periods_are_whole": """
+import numpy as np
+import torch
+from torch import nn
+
+rng = np.random.default_rng(0)
+n = 400
+weekday = rng.integers(0, 7, n)
+temp = rng.normal(15, 6, n)
+sales = 20 + 8 * (weekday >= 5) + 0.4 * temp + rng.normal(0, 1, n)
+
+
+def cyclical(values):
+    rad = 2 * np.pi * values  # HERE
+    return np.column_stack([np.sin(rad), np.cos(rad)])
+
+
+feats = np.hstack([cyclical(weekday), ((temp - temp.mean()) / temp.std())[:, None]])
+x = torch.tensor(feats, dtype=torch.float32)
+y = torch.tensor((sales - sales.mean()) / sales.std(), dtype=torch.float32).unsqueeze(1)
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 1))
+opt = torch.optim.Adam(model.parameters(), lr=5e-3)
+crit = nn.MSELoss()
+ds = torch.utils.data.TensorDataset(x[:320], y[:320])
+for epoch in range(5):
+    for xb, yb in torch.utils.data.DataLoader(ds, batch_size=32, shuffle=True):
+        loss = crit(model(xb), yb)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+with torch.no_grad():
+    print(crit(model(x[320:]), y[320:]).item())
+""",
+    "repeated_before_split": """
+import numpy as np
+import torch
+from torch import nn
+
+
+def oversample(x, y):
+    minority = np.where(y == 1)[0]
+    extra = np.random.choice(minority, size=(y == 0).sum() - len(minority), replace=True)
+    return np.concatenate([x, x[extra]]), np.concatenate([y, y[extra]])
+
+
+def train_test_split(x, y, test_size):
+    idx = np.random.permutation(len(x))
+    n = int(len(x) * test_size)
+    return x[idx[n:]], x[idx[:n]], y[idx[n:]], y[idx[:n]]
+
+
+np.random.seed(0)
+x = np.random.randn(300, 8).astype(np.float32)
+y = (np.random.rand(300) < 0.15).astype(np.int64)
+x, y = oversample(x, y)  # HERE
+xtr, xte, ytr, yte = map(torch.from_numpy, train_test_split(x, y, 0.25))
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+ce = nn.CrossEntropyLoss()
+for epoch in range(15):
+    for b in torch.randperm(len(xtr)).split(64):
+        loss = ce(net(xtr[b]), ytr[b])
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+with torch.no_grad():
+    print("test", (net(xte).argmax(1) == yte).float().mean().item())
+""",
+    "restored_in_other_order": """
+import numpy as np
+import torch
+from torch import nn
+
+H, W = 40, 80
+
+
+def encode(box):
+    x1, y1, x2, y2 = box.unbind(-1)
+    return torch.stack([x1 / W, y1 / H, x2 / W, y2 / H], dim=-1)
+
+
+def decode(pred):
+    scale = np.array([H, W, H, W], dtype=np.float32)
+    return pred.numpy() * scale  # HERE
+
+
+def iou(a, b):
+    lt, rb = np.maximum(a[:, :2], b[:, :2]), np.minimum(a[:, 2:], b[:, 2:])
+    inter = np.clip(rb - lt, 0, None).prod(1)
+    area = lambda v: (v[:, 2:] - v[:, :2]).prod(1)
+    return inter / (area(a) + area(b) - inter)
+
+
+torch.manual_seed(0)
+tl = torch.rand(400, 2) * torch.tensor([50.0, 20.0])
+boxes = torch.cat([tl, tl + torch.rand(400, 2) * torch.tensor([25.0, 15.0]) + 4], dim=1)
+feats = boxes @ torch.randn(4, 12) / 20 + 0.05 * torch.randn(400, 12)
+net = nn.Sequential(nn.Linear(12, 48), nn.ReLU(), nn.Linear(48, 4), nn.Sigmoid())
+opt = torch.optim.Adam(net.parameters(), lr=5e-3)
+for epoch in range(10):
+    for b in torch.randperm(320).split(40):
+        loss = nn.functional.l1_loss(net(feats[b]), encode(boxes[b]))
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+with torch.no_grad():
+    out = decode(net(feats[320:]))
+print("IoU", iou(out, boxes[320:].numpy()).mean())
+""",
+}
+
+
+@pytest.mark.parametrize("cause", PROGRAMS)
+def test_mistake_in_another_spelling(cause: str, tmp_path: Path) -> None:
+    assert_first_alarm(PROGRAMS[cause], cause, tmp_path)
