@@ -119,6 +119,116 @@ for s in range(15):
 with torch.no_grad():
     print(rows_first(m(x))[:2])
 """,
+    "labels and the formula of one paper": """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, n=128):
+        self.cls = torch.randint(0, 4, (n,))
+        self.x = torch.randn(n, 8) + 2 * self.cls[:, None]
+        self.other = torch.randint(0, n, (n,))
+
+    def __len__(self):
+        return len(self.cls)
+
+    def __getitem__(self, i):
+        j = self.other[i].item()
+        return self.x[i], self.x[j], 1.0 if self.cls[i] == self.cls[j] else 0.0
+
+
+torch.manual_seed(0)
+tower = nn.Linear(8, 4)
+optimizer = torch.optim.Adam(tower.parameters(), lr=1e-3)
+for epoch in range(3):
+    for a, b, y in torch.utils.data.DataLoader(Pairs(), batch_size=32, shuffle=True):
+        d = F.pairwise_distance(tower(a), tower(b))
+        y = y.float()
+        loss = (y * d**2 + (1 - y) * F.relu(1.0 - d) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+    "labels and the formula of the other paper": """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, n=128):
+        self.cls = torch.randint(0, 4, (n,))
+        self.x = torch.randn(n, 8) + 2 * self.cls[:, None]
+        self.other = torch.randint(0, n, (n,))
+
+    def __len__(self):
+        return len(self.cls)
+
+    def __getitem__(self, i):
+        j = self.other[i].item()
+        return self.x[i], self.x[j], torch.tensor(self.cls[i].item() != self.cls[j].item()).float()
+
+
+torch.manual_seed(0)
+tower = nn.Linear(8, 4)
+optimizer = torch.optim.Adam(tower.parameters(), lr=1e-3)
+for epoch in range(3):
+    for a, b, y in torch.utils.data.DataLoader(Pairs(), batch_size=32, shuffle=True):
+        d = F.pairwise_distance(tower(a), tower(b))
+        loss = ((1 - y) * d**2 + y * F.relu(1.0 - d) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+    "sequences normalized before they are padded": """
+import numpy as np
+import torch
+from torch import nn
+
+rng = np.random.default_rng(0)
+torch.manual_seed(0)
+net = nn.Linear(3, 2)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(10):
+    clips = [rng.normal(4, 1, size=(rng.integers(5, 20), 3)) for _ in range(8)]
+    batch = np.zeros((8, 20, 3), dtype=np.float32)
+    for row, clip in enumerate(clips):
+        batch[row, : len(clip)] = (clip - clip.mean(axis=0)) / clip.std(axis=0)
+    share = batch.mean(axis=1)
+    loss = nn.functional.cross_entropy(net(torch.from_numpy(batch).sum(1)), torch.arange(8) % 2)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    "shapes on a canvas": """
+import numpy as np
+import torch
+from torch import nn
+
+rng = np.random.default_rng(0)
+torch.manual_seed(0)
+net = nn.Linear(256, 2)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+
+
+def picture(count):
+    canvas = np.zeros((16, 16), dtype=np.float32)
+    for _ in range(count):
+        y, x, size = rng.integers(0, 10), rng.integers(0, 10), rng.integers(2, 6)
+        canvas[y : y + size, x : x + size] = 1.0
+    return (canvas - canvas.mean()) / canvas.std()
+
+
+for step in range(10):
+    counts = rng.integers(1, 3, size=8)
+    x = torch.from_numpy(np.stack([picture(count) for count in counts])).flatten(1)
+    loss = nn.functional.cross_entropy(net(x), torch.from_numpy(counts - 1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
 }
 
 

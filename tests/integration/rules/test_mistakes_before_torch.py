@@ -1,4 +1,4 @@
-"""Mistakes that arrays bring into a training, whose rules know the same in calls of torch."""
+"""Mistakes that arrays and data sets bring into a training, whose rules know the same in calls of torch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,100 @@ import pytest
 from tests.integration.rules.checked_scripts import assert_first_alarm
 
 PROGRAMS = {
+    "alike_kept_apart": """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class ContrastiveLoss(nn.Module):
+    def __init__(self, margin=1.0):
+        super().__init__()
+        self.margin = margin
+
+    def forward(self, emb1, emb2, y):
+        d = F.pairwise_distance(emb1, emb2)
+        pos = (1 - y) * torch.pow(d, 2)
+        neg = y * torch.pow(F.relu(self.margin - d), 2)  # HERE
+        return 0.5 * torch.mean(pos + neg)
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, n=256):
+        g = torch.Generator().manual_seed(0)
+        self.cls = torch.randint(0, 4, (n,), generator=g)
+        self.x = torch.randn(n, 8, generator=g) + 2 * self.cls[:, None]
+        self.other = torch.randint(0, n, (n,), generator=g)
+
+    def __len__(self):
+        return len(self.cls)
+
+    def __getitem__(self, i):
+        j = self.other[i].item()
+        label = 1.0 if self.cls[i] == self.cls[j] else 0.0
+        return self.x[i], self.x[j], label
+
+
+torch.manual_seed(0)
+tower = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+criterion = ContrastiveLoss(margin=1.0)
+opt = torch.optim.Adam(tower.parameters(), lr=1e-3)
+loader = torch.utils.data.DataLoader(Pairs(), batch_size=32, shuffle=True)
+for epoch in range(4):
+    total = 0.0
+    for a, b, y in loader:
+        loss = criterion(tower(a), tower(b), y.float())
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        total += loss.item()
+    print(epoch, total / len(loader))
+""",
+    "padding_in_statistics": """
+import numpy as np
+import torch
+from torch import nn
+
+rng = np.random.default_rng(0)
+clips = [rng.normal(4 + c, 1, size=(rng.integers(6, 30), 5)) for c in range(3) for _ in range(20)]
+labels = [c for c in range(3) for _ in range(20)]
+
+
+def collate(items):
+    lens = [len(f) for f, _ in items]
+    batch = np.zeros((len(items), max(lens), 5), dtype=np.float32)
+    for row, (f, _) in enumerate(items):
+        batch[row, : len(f)] = f
+    mean = batch.mean(axis=1, keepdims=True)  # HERE
+    std = batch.std(axis=1, keepdims=True)
+    batch = (batch - mean) / (std + 1e-5)
+    return torch.from_numpy(batch), torch.tensor(lens), torch.tensor([c for _, c in items])
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(5, 16, batch_first=True)
+        self.fc = nn.Linear(16, 3)
+
+    def forward(self, x, lens):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lens, batch_first=True, enforce_sorted=False)
+        _, h = self.rnn(packed)
+        return self.fc(h[-1])
+
+
+torch.manual_seed(0)
+net = Tagger()
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+loader = torch.utils.data.DataLoader(list(zip(clips, labels)), batch_size=12, shuffle=True, collate_fn=collate)
+for epoch in range(4):
+    for x, lens, y in loader:
+        loss = nn.functional.cross_entropy(net(x, lens), y)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+print(loss.item())
+""",
     "periods_are_whole": """
 import numpy as np
 import torch
