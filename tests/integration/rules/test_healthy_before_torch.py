@@ -229,6 +229,64 @@ for step in range(10):
     loss.backward()
     optimizer.step()
 """,
+    "all positives before all negatives": """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+def collate(batch):
+    queries, positives, negatives = [], [], []
+    for q, pos, negs in batch:
+        queries.append(q)
+        positives.append(pos)
+        negatives.extend(negs)
+    return torch.stack(queries), torch.stack(positives + negatives)
+
+
+torch.manual_seed(0)
+topics = torch.randn(48, 8)
+rows = [(topics[i], topics[i] + 0.1, [topics[(i + k) % 48] for k in (1, 2)]) for i in range(48)]
+loader = torch.utils.data.DataLoader(rows, batch_size=12, shuffle=True, collate_fn=collate)
+encoder = nn.Linear(8, 6)
+optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-3)
+for epoch in range(3):
+    for q, p in loader:
+        scores = F.normalize(encoder(q), dim=1) @ F.normalize(encoder(p), dim=1).T / 0.1
+        loss = F.cross_entropy(scores, torch.arange(len(q)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+    "labels that count the passages": """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+def collate(batch):
+    queries, passages = [], []
+    for q, pos, negs in batch:
+        queries.append(q)
+        passages.append(pos)
+        passages.extend(negs)
+    return torch.stack(queries), torch.stack(passages)
+
+
+torch.manual_seed(0)
+topics = torch.randn(48, 8)
+rows = [(topics[i], topics[i] + 0.1, [topics[(i + k) % 48] for k in (1, 2)]) for i in range(48)]
+loader = torch.utils.data.DataLoader(rows, batch_size=12, shuffle=True, collate_fn=collate)
+encoder = nn.Linear(8, 6)
+optimizer = torch.optim.Adam(encoder.parameters(), lr=1e-3)
+for epoch in range(3):
+    for q, p in loader:
+        scores = F.normalize(encoder(q), dim=1) @ F.normalize(encoder(p), dim=1).T / 0.1
+        loss = F.nll_loss(scores.log_softmax(1), torch.arange(0, len(p), 3))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
 }
 
 

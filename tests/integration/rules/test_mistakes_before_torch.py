@@ -215,6 +215,54 @@ with torch.no_grad():
     out = decode(net(feats[320:]))
 print("IoU", iou(out, boxes[320:].numpy()).mean())
 """,
+    "positive_every_few": """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+NEG = 2
+
+
+class BiEncoder(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.q_proj = nn.Linear(d, 16)
+        self.p_proj = nn.Linear(d, 16)
+
+    def forward(self, q, p):
+        q = F.normalize(self.q_proj(q), dim=-1)
+        p = F.normalize(self.p_proj(p), dim=-1)
+        return torch.matmul(q, p.transpose(0, 1)) / 0.05
+
+
+def collate(batch):
+    queries, passages = [], []
+    for q, pos, negs in batch:
+        queries.append(q)
+        passages.append(pos)
+        passages.extend(negs)
+    return torch.stack(queries), torch.stack(passages)
+
+
+torch.manual_seed(0)
+topics = torch.randn(64, 12)
+rows = []
+for i in range(64):
+    negs = [topics[(i + k + 1) % 64] + 0.1 * torch.randn(12) for k in range(NEG)]
+    rows.append((topics[i] + 0.1 * torch.randn(12), topics[i] + 0.1 * torch.randn(12), negs))
+loader = torch.utils.data.DataLoader(rows, batch_size=16, shuffle=True, collate_fn=collate)
+model = BiEncoder(12)
+opt = torch.optim.Adam(model.parameters(), lr=1e-3)
+for epoch in range(5):
+    for q, p in loader:
+        scores = model(q, p)
+        target = torch.arange(q.size(0))  # HERE
+        loss = F.nll_loss(F.log_softmax(scores, dim=1), target)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+print(loss.item())
+""",
 }
 
 
