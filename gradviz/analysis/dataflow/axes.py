@@ -88,7 +88,7 @@ def axes_of(call: Call, rank: int) -> list[int]:
     told = [
         value
         for place, value in sorted(call.scalars.items())
-        if type(value) is int and place.partition("[")[0] in ("1", "dim", "axis")
+        if type(value) is int and place.partition("[")[0] in ("1", "dim", "axis", "dims")
     ]
     return [axis % rank for axis in told] if rank else []
 

@@ -76,7 +76,11 @@ class LevelsWalkedUpwards(Rule):
             return
         for file, tree in own_files(case):
             for loop in tree.nodes:
-                if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name) or not _rises(loop.iter):
+                if (
+                    not isinstance(loop, ast.For)
+                    or not isinstance(loop.target, ast.Name)
+                    or not _rises(tree, loop.iter)
+                ):
                     continue
                 name = _changed_noise(tree, loop)
                 table = None if name is None else _table_read(tree, loop, name)
@@ -97,12 +101,32 @@ class LevelsWalkedUpwards(Rule):
 
 
 _MOST_RANGE = 2
+_WRAPS = frozenset({"tqdm", "trange", "list", "tuple", "tensor", "as_tensor"})
+_MAX_NAMES = 3
 
 
-def _rises(iterated: ast.expr) -> bool:
-    """``range(steps)``, ``range(0, steps)``"""
-    while called_name(iterated) in ("tqdm", "trange") and isinstance(iterated, ast.Call) and iterated.args:
+def _given_to(tree: SourceTree, node: ast.expr) -> list[ast.expr]:
+    """What a variable, an attribute or a buffer of a module is given."""
+    key = tree.key_of(node)
+    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    if isinstance(node, ast.Attribute) and not given:
+        registered = (each for each in tree.nodes if called_name(each) == "register_buffer")
+        for call in registered:
+            match call:
+                case ast.Call(args=[ast.Constant(value=name), value, *_]) if name == node.attr:
+                    given.append(value)
+    return given
+
+
+def _rises(tree: SourceTree, iterated: ast.expr) -> bool:
+    """``range(steps)``, ``range(0, steps)``, ``torch.arange(steps)``, also by way of a variable."""
+    while called_name(iterated) in _WRAPS and isinstance(iterated, ast.Call) and iterated.args:
         iterated = iterated.args[0]
+    if isinstance(iterated, ast.Name):
+        given = _given_to(tree, iterated)
+        return len(given) == 1 and not isinstance(given[0], ast.Name) and _rises(tree, given[0])
+    if called_name(iterated) == "arange" and isinstance(iterated, ast.Call):
+        return 1 <= len(iterated.args) <= _MOST_RANGE
     if not isinstance(iterated, ast.Call) or called_name(iterated) != "range" or iterated.keywords:
         return False
     return 1 <= len(iterated.args) <= _MOST_RANGE
@@ -129,9 +153,11 @@ def _table_read(tree: SourceTree, loop: ast.For, name: str) -> str | None:
         # The share of the noise, 1 - table[i]: discounts are products of factors, too.
         is_rest = isinstance(rest, ast.BinOp) and isinstance(rest.op, ast.Sub) and isinstance(rest.left, ast.Constant)
         node = rest.right if isinstance(rest, ast.BinOp) and is_rest else None
-        key = tree.key_of(node.value) if isinstance(node, ast.Subscript) and _is_read_at(node, loop) else None
-        values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
-        if values and isinstance(node, ast.Subscript) and all(_is_product(value) for value in values):
+        if isinstance(node, ast.Name):
+            read = [value for value in _given_to(tree, node) if _is_read_at(value, loop)]
+            node = read[0] if len(read) == 1 else None
+        values = _given_to(tree, node.value) if isinstance(node, ast.Subscript) and _is_read_at(node, loop) else []
+        if values and isinstance(node, ast.Subscript) and all(_is_product(tree, value) for value in values):
             return ast.unparse(node)
     return None
 
@@ -148,14 +174,20 @@ def _values_for(tree: SourceTree, loop: ast.For, name: str) -> list[ast.expr]:
     return [value for target, value in made if names_in(target) & known]
 
 
-def _is_product(value: ast.expr) -> bool:
-    """Whether ``cumprod()`` made it, whose results nothing turned around; perhaps of data that go to a device."""
+def _is_product(tree: SourceTree, value: ast.expr) -> bool:
+    """Whether ``cumprod()`` made it, or ``cumsum()`` of logarithms, whose results nothing turned around; perhaps of
+    data that go to a device."""
+    for _ in range(_MAX_NAMES):
+        given = _given_to(tree, value) if isinstance(value, ast.Name) else []
+        value = given[0] if len(given) == 1 else value
     while called_name(value) in ("to", "float", "clone") and isinstance(value, ast.Call):
         if not isinstance(value.func, ast.Attribute):
             return False
         value = value.func.value
     is_turned = any(called_name(each) in ("flip", "flipud") for each in ast.walk(value))
-    return called_name(value) == "cumprod" and not is_turned
+    names = [called_name(each) for each in ast.walk(value)]
+    is_by_logarithm = names[:1] == ["exp"] and "cumsum" in names and "log" in names
+    return (called_name(value) == "cumprod" or is_by_logarithm) and not is_turned
 
 
 def _asks_of(loop: ast.For, name: str) -> bool:

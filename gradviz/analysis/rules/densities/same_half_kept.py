@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.call_words import callers, calls_named, class_of,
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
 from gradviz.graph.call_log import Call
 
 
@@ -116,6 +117,7 @@ _CUTS = frozenset({"chunk", "split", "tensor_split", "getitem", "narrow"})
 _SCALES = frozenset({"exp", "sigmoid"})
 _PRODUCTS = frozenset({"linear", "matmul", "addmm", "conv1d", "conv2d"})
 _BY_ELEMENT = frozenset({"add", "sub", "mul", "div", "batch_norm"})
+_COPIES = frozenset({"clone", "to", "float", "detach", "contiguous"})
 _MAX_BETWEEN = 4
 
 
@@ -155,8 +157,10 @@ def _masked_coupling(flow: Dataflow, row: int, call: Call) -> _Coupling | None:
     return None
 
 
-def _row_of_table(flow: Dataflow, mask: int, before: int) -> tuple[object, ...]:
-    """What tells masks apart that are rows of one table."""
+def _row_of_table(flow: Dataflow, copied: int, before: int) -> tuple[object, ...]:
+    """What tells masks apart that are rows of one table: the memory of a mask, or of the one of which it is a copy, and
+    its row there."""
+    mask = tensor_before(flow, copied, before, _COPIES)
     made = flow.newest_producer(mask, before)
     call = None if made is None else flow.log.calls[made]
     is_row = call is not None and plain_name(call.function) in ("getitem", "select", "unbind")

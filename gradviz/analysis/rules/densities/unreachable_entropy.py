@@ -130,11 +130,13 @@ def _target(flow: Dataflow, row: int) -> tuple[float, int, int] | None:
 
 
 def _is_temperature(flow: Dataflow, tensor: int, row: int) -> bool:
-    """Whether a tensor is a leaf, or the exponential of one."""
+    """Whether a tensor is a leaf, or the exponential of one, perhaps with the sign that the loss needs."""
     made = flow.newest_producer(tensor, row)
     call = None if made is None else flow.log.calls[made]
     if flow.log.tensors[tensor].is_leaf and flow.log.tensors[tensor].requires_grad:
         return True
+    if made is not None and call is not None and plain_name(call.function) == "neg":
+        return _is_temperature(flow, call.inputs[0].tensor, made)
     is_exponential = call is not None and plain_name(call.function) == "exp"
     return is_exponential and call is not None and call.inputs[0].is_live_leaf
 

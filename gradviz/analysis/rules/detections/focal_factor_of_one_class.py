@@ -26,8 +26,8 @@ class FocalFactorOfOneClass(Rule):
 
     What it finds
     -------------
-    A binary cross entropy of each element, with targets of 0 and 1, times a power of one minus the predicted
-    probability, and no factor that hides the elements whose target is 0.
+    A binary cross entropy of each element, also one that is written out, with targets of 0 and 1, times a power of one
+    minus the predicted probability, and no factor that hides the elements whose target is 0.
 
     Why it matters
     --------------
@@ -74,6 +74,11 @@ class FocalFactorOfOneClass(Rule):
             found = _factor_of_misses(case.dataflow, rows[-1])
             if found is not None:
                 yield self._finding(case.dataflow, found, rows[-1])
+        for rows in calls_in_training(case.dataflow, frozenset({"add", "sub"})):
+            given = _scores_of_entropy(case.dataflow, rows[-1])
+            found = None if given is None else _factor_beside(case.dataflow, rows[-1], given)
+            if found is not None:
+                yield self._finding(case.dataflow, found, rows[-1])
 
     def _finding(self, flow: Dataflow, factor: int, row: int) -> Finding:
         location, loss = two_lines(flow, factor, row)
@@ -105,11 +110,54 @@ def _factor_of_misses(flow: Dataflow, row: int) -> int | None:
     wanted = flow.values_of(target, row)
     if wanted is None or wanted.minimum != 0 or wanted.maximum != 1:
         return None
+    return _factor_beside(flow, row, tensor_before(flow, given.tensor, row, _KEEPS))
+
+
+def _factor_beside(flow: Dataflow, row: int, root: int) -> int | None:
+    """The power of one minus the probability with which a loss of each element is multiplied, if nothing else may hide
+    elements."""
     factors = _factors(flow, row)
-    root = tensor_before(flow, given.tensor, row, _KEEPS)
     found = [made for use, at in factors or () if (made := _power_of_rest(flow, use, at, root)) is not None]
     others = [use for use, at in factors or () if _power_of_rest(flow, use, at, root) is None]
     return found[0] if len(found) == 1 and not any(_may_hide(flow, use, row) for use in others) else None
+
+
+def _scores_of_entropy(flow: Dataflow, row: int) -> int | None:
+    """The logits or probabilities of ``t * log(p) + (1 - t) * log(1 - p)`` that is written out."""
+    call = flow.log.calls[row]
+    if len(call.live_inputs) != _BOTH:
+        return None
+    sides = [_logarithm_chosen(flow, use.tensor, row) for use in call.live_inputs]
+    if None in sides or len({each[0] for each in sides if each is not None}) != 1:
+        return None
+    return (
+        sides[0][0]
+        if sides[0] is not None and {each[1] for each in sides if each is not None} == {True, False}
+        else None
+    )
+
+
+def _logarithm_chosen(flow: Dataflow, tensor: int, row: int) -> tuple[int, bool] | None:
+    """What a side of an entropy takes the logarithm of, and whether of one minus its probability; None if it is not
+    multiplied with targets of 0 and 1."""
+    product = value_maker(flow, tensor, row, through=frozenset({"neg"}))
+    if product is None or plain_name(product[1].function) != "mul" or len(product[1].live_inputs) != 1:
+        return None
+    number, call = product
+    wanted = [flow.values_of(use, number) for use in call.inputs if not use.requires_grad]
+    if len(wanted) != 1 or wanted[0] is None or (wanted[0].minimum, wanted[0].maximum) != (0, 1):
+        return None
+    made = value_maker(flow, call.live_inputs[0].tensor, number, through=frozenset({"clamp"}))
+    if made is None or plain_name(made[1].function) not in ("logsigmoid", "log"):
+        return None
+    of_rest, before, given = False, made[0], made[1].inputs[0].tensor
+    inner = value_maker(flow, given, before, through=frozenset({"add", "clamp"}))
+    if inner is not None and len(inner[1].inputs) == 1:
+        name = plain_name(inner[1].function)
+        is_rest = name == "sub" and is_number_first(inner[1])
+        if is_rest if plain_name(made[1].function) == "log" else name == "neg":
+            of_rest, before, given = True, inner[0], inner[1].inputs[0].tensor
+    return tensor_before(flow, given, before, _KEEPS | {"clamp", "add"}), of_rest
 
 
 def _factors(flow: Dataflow, row: int) -> list[tuple[TensorUse, int]] | None:
@@ -125,7 +173,7 @@ def _factors(flow: Dataflow, row: int) -> list[tuple[TensorUse, int]] | None:
         name = plain_name(call.function)
         if name in _REDUCES:
             return factors
-        if name not in ("mul", "div") and name not in _KEEPS:
+        if name not in ("mul", "div", "neg") and name not in _KEEPS:
             return None
         for use in call.inputs:
             if use.tensor != tensor and name == "mul":

@@ -9,9 +9,11 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES, layer_behind, told_of_targets
+from gradviz.analysis.rules.bases.sources.arrays.orders_of_sizes import OtherOrder, restored_in_other_order
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
 class RestoredInOtherOrder(Rule):
@@ -75,6 +77,21 @@ class RestoredInOtherOrder(Rule):
                 if numbers and sizes and numbers != sizes.numbers and sorted(numbers) == sorted(sizes.numbers):
                     told.add(call.call_site)
                     yield self._finding(flow, row, numbers, sizes)
+        for file, tree in own_files(case) if not told and case.histories.reached_by else ():
+            for found in restored_in_other_order(tree):
+                yield self._of_arrays(file, found)
+
+    def _of_arrays(self, file: str, found: OtherOrder) -> Finding:
+        right = ", ".join(found.right)
+        return self.finding(
+            f"values are multiplied by ({', '.join(found.wrong)}), but line {found.divided} divides by ({right}): the "
+            "same sizes in another order",
+            symptom="none",
+            why="each value is then in the units of another one, as a width in those of a height",
+            fix=f"multiply by the sizes in the order of the division: ({right})",
+            location=Location(file, found.restored),
+            symptom_location=Location(file, found.divided) if found.divided != found.restored else None,
+        )
 
     def _finding(self, flow: Dataflow, row: int, numbers: tuple[float, ...], sizes: _Sizes) -> Finding:
         location, other = location_of_call(flow, row), location_of_call(flow, sizes.row)

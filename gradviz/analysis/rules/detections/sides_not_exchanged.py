@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.boxes.flipped_alone import is_turned
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
@@ -132,7 +133,7 @@ def _mirrors(node: ast.Assign) -> bool:
 def _flips(tree: SourceTree, node: ast.Assign) -> bool:
     """Whether the same function flips something."""
     scope = tree.scope(node)
-    return any(called_name(each) in _FLIPS and tree.scope(each) is scope for each in tree.nodes)
+    return any((called_name(each) in _FLIPS or is_turned(each)) and tree.scope(each) is scope for each in tree.nodes)
 
 
 def _orders(tree: SourceTree) -> bool:

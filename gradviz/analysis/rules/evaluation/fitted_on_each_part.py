@@ -19,7 +19,8 @@ class FittedOnEachPart(Rule):
 
     What it finds
     -------------
-    Two calls of ``fit_transform()``, of one object or of two objects of one class, with the two parts of one split
+    Two calls of ``fit_transform()``, of one object or of two objects of one class, or of a function that standardizes
+    what it is given, with the two parts of one split
     (``train_test_split()``, or ``x[:n]`` and ``x[n:]``), in a program that trains. Also what numbers the categories in
     what it is given (``np.unique(..., return_inverse=True)``, ``pd.factorize()``, ``.cat.codes``, or a look-up in
     ``sorted(set(...))``, also in a function that other functions call), where an embedding is trained with the numbers
@@ -119,7 +120,7 @@ class FittedOnEachPart(Rule):
     def _finding(self, file: str, fitted: FittedTwice) -> Finding:
         is_same_line = fitted.line == fitted.first_line
         return self.finding(
-            f"fit_transform() fits to {fitted.name} what was fitted to {fitted.other} already"
+            f"{fitted.function}() fits to {fitted.name} what was fitted to {fitted.other} already"
             f"{'' if is_same_line else f' at line {fitted.first_line}'}: the two parts of one split are scaled or "
             "coded in two ways",
             symptom="none",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,6 +17,8 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import first_writes
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.rows_of_data import RowKey, rows_taken
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
 
 
 class FoldsShareAModel(Rule):
@@ -76,6 +80,8 @@ class FoldsShareAModel(Rule):
             if _MIN_ROUNDS <= len(numbers) <= _MAX_ROUNDS and not _is_set_back(case, held, numbers):
                 rounds = list(_rounds(case, numbers))
                 seen = _scored_after_training(rounds)
+                if not seen and _are_folds_of_arrays(case, numbers, rounds):
+                    seen = len(numbers) - 1
                 if seen:
                     yield self._finding(case, held, numbers, seen)
 
@@ -99,6 +105,8 @@ class _Round(Struct, frozen=True):
 
     trained: frozenset[RowKey]
     scored: frozenset[RowKey]
+    is_scored: bool
+    """Whether anything was computed without gradients behind the training."""
 
 
 _MIN_ROUNDS = 3
@@ -150,7 +158,34 @@ def _rounds(case: Case, numbers: list[int]) -> Iterator[_Round]:
             if not use.requires_grad
             for each in flow.ancestors(use.tensor, row, last)
         }
-        yield _Round(rows_taken(flow, above), rows_taken(flow, scored))
+        yield _Round(rows_taken(flow, above), rows_taken(flow, scored), bool(scoring))
+
+
+def _are_folds_of_arrays(case: Case, numbers: list[int], rounds: list[_Round]) -> bool:
+    """Whether each optimizer is made in one turn of a loop over the folds of ``KFold``, where it is not known which
+    rows NumPy took, and each training is followed by a score. No earlier round sees the later parts of a series."""
+    if len(rounds) != len(numbers) or not all(each.is_scored and not (each.trained and each.scored) for each in rounds):
+        return False
+    lines = {(line.file, line.line) for line in callers(case.dataflow, case.histories.given_at(numbers[0])[0])}
+    return any(
+        isinstance(node, ast.For)
+        and any(file == at and node.lineno < line <= last_line(node) for at, line in lines)
+        and _goes_over_folds(tree, node.iter)
+        for file, tree in own_files(case)
+        for node in tree.nodes
+    )
+
+
+def _goes_over_folds(tree: SourceTree, iterated: ast.expr) -> bool:
+    """``KFold(5).split(x)``, ``enumerate(folds.split(x, y))``"""
+    while called_name(iterated) in ("enumerate", "list", "tqdm") and isinstance(iterated, ast.Call) and iterated.args:
+        iterated = iterated.args[0]
+    if called_name(iterated) != "split" or not isinstance(getattr(iterated, "func", None), ast.Attribute):
+        return False
+    maker = iterated.func.value  # type: ignore[attr-defined]
+    key = tree.key_of(maker)
+    made = [maker, *(value for target, value in tree.assignments if key is not None and tree.key_of(target) == key)]
+    return any(re.search("fold", called_name(each), re.IGNORECASE) for each in made)
 
 
 def _scored_after_training(rounds: list[_Round]) -> int:

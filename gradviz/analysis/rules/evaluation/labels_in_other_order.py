@@ -8,9 +8,11 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import DIFFERENCES, call_words, calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.drawn_rows import picked_row
+from gradviz.analysis.rules.bases.sources.arrays.labels_of_loaders import InStoredOrder, compared_in_stored_order
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import TensorUse
 
 
@@ -73,6 +75,20 @@ class LabelsInOtherOrder(Rule):
                 if loaded is not None and call.call_site not in told:
                     told.add(call.call_site)
                     yield self._finding(flow, row, loaded)
+        for file, tree in own_files(case) if not told and case.histories.reached_by else ():
+            for found in compared_in_stored_order(tree):
+                yield self._of_arrays(file, found)
+
+    def _of_arrays(self, file: str, found: InStoredOrder) -> Finding:
+        return self.finding(
+            f"this loader shuffles, and line {found.compared} compares what was collected from it with {found.labels}, "
+            "which has the order in which they are stored",
+            symptom="grad_wrong",
+            why="each prediction meets the label of another sample, so the score is that of guessing",
+            fix="make the loader that is scored with shuffle=False; or collect the labels of the same batches",
+            location=Location(file, found.loader),
+            symptom_location=Location(file, found.compared),
+        )
 
     def _finding(self, flow: Dataflow, row: int, loaded: int) -> Finding:
         location, other = two_lines(flow, loaded, row)

@@ -9,9 +9,11 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import calls_named, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES
+from gradviz.analysis.rules.bases.sources.arrays.ranked_classes import ranked_classes
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
 
 
@@ -23,6 +25,7 @@ class RankedByClasses(Rule):
     Outputs of a network that were made 0 and 1, by a comparison with a number, by rounding or as the larger of two, and
     that are then ranked: each of the positive samples is compared with each of the negative ones, or labels are brought
     into the order of the predictions and counted from the first one on, or the ranks of positive samples are added up.
+    Also such classes as what a function that ranks, ``roc_auc_score()`` or one of the program, gets for its scores.
 
     Why it matters
     --------------
@@ -75,10 +78,15 @@ class RankedByClasses(Rule):
             site = flow.log.calls[cut].call_site
             if site not in told:
                 told.add(site)
-                yield self._finding(flow, row, cut)
+                yield self._finding(*two_lines(flow, cut, row))
+        if told:
+            return
+        for file, tree in own_files(case):
+            for found in ranked_classes(tree):
+                ranked = Location(file, found.ranked) if found.ranked != found.cut else None
+                yield self._finding(Location(file, found.cut), ranked)
 
-    def _finding(self, flow: Dataflow, row: int, cut: int) -> Finding:
-        location, ranked = two_lines(flow, cut, row)
+    def _finding(self, location: Location | None, ranked: Location | None) -> Finding:
         return self.finding(
             "the samples are ranked by predicted classes, which are only 0 or 1: nearly all of them are tied",
             symptom="none",

@@ -11,12 +11,14 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import calls_named, line_in_function_of, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.rows_by_number import becomes_list, tables_read_apart
 from gradviz.analysis.rules.bases.evaluations.network_outputs import SAME_VALUES
 from gradviz.analysis.rules.bases.evaluations.scoring_calls import calls_on_data
 from gradviz.analysis.rules.bases.samples.parts_of_permutations import parts_of_permutation
+from gradviz.analysis.rules.bases.sources.arrays.oversampled_tables import RepeatedBefore, repeated_before_split
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
 class RepeatedBeforeSplit(Rule):
@@ -94,6 +96,21 @@ class RepeatedBeforeSplit(Rule):
             if repeated is not None and repeated.row < drawn:
                 yield self._finding(flow, repeated, drawn)
                 return
+        for file, tree in own_files(case) if case.histories.reached_by else ():
+            for found in repeated_before_split(tree):
+                yield self._of_arrays(file, found)
+
+    def _of_arrays(self, file: str, found: RepeatedBefore) -> Finding:
+        return self.finding(
+            f"rows of {found.name} are repeated, and line {found.split} splits it at random afterwards: copies of the "
+            "same rows are trained on and held out",
+            symptom="none",
+            why="the model was trained on copies of held-out rows: their score is too good, and says nothing about "
+            "new rows",
+            fix="split first, and repeat rows of the part that is trained on only",
+            location=Location(file, found.repeated),
+            symptom_location=Location(file, found.split),
+        )
 
     def _finding(self, flow: Dataflow, repeated: _Repeated, drawn: int) -> Finding:
         location = location_of_line(line_in_function_of(flow, repeated.row, drawn))

@@ -17,6 +17,9 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.means import WITH_MEANS
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.sequences.padded_data import PaddedData, padded_batches
+from gradviz.analysis.rules.bases.sources.arrays.padded_arrays import PaddedArray, padded_and_centred
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
 
 
@@ -74,6 +77,21 @@ class PaddingInStatistics(Rule):
             if found is not None and site not in told and meets_parameters(flow, found.difference):
                 told.add(site)
                 yield self._finding(flow, batch, found)
+        for file, tree in own_files(case) if not told and case.histories.reached_by else ():
+            ran = LinesThatRan(flow, file)
+            for array in padded_and_centred(tree):
+                if not ran.rows_in(array.averaged, array.averaged):
+                    yield self._of_array(file, array)
+
+    def _of_array(self, file: str, array: PaddedArray) -> Finding:
+        return self.finding(
+            f"the mean of {array.name} also counts the zeros behind the sequences that line {array.filled} puts in it",
+            symptom="grad_wrong",
+            why="the mean and the deviation of a sequence depend on how much longer another one of its batch is",
+            fix="normalize each sequence before it is put into the array",
+            location=Location(file, array.averaged),
+            symptom_location=Location(file, array.filled),
+        )
 
     def _finding(self, flow: Dataflow, batch: PaddedData, found: _Centred) -> Finding:
         location, padded = _line_to_edit(flow, batch, found), location_of_call(flow, batch.row)

@@ -11,6 +11,9 @@ from gradviz.analysis.dataflow.call_words import call_words, calls_named, locati
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.arrays.whole_turns import WholeTurns, sines_of_whole_turns
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call, ValueFacts
 
 
@@ -72,6 +75,22 @@ class PeriodsAreWhole(Rule):
             if any(_is_read_by_layer(flow, *each) for each in calls):
                 told.add(call.inputs[0].tensor)
                 yield self._finding(flow, row, call)
+        for file, tree in own_files(case) if not told and case.histories.reached_by else ():
+            ran = LinesThatRan(flow, file)
+            for turns in sines_of_whole_turns(tree):
+                if not ran.rows_in(turns.wave, turns.wave):
+                    yield self._of_arrays(file, turns)
+
+    def _of_arrays(self, file: str, turns: WholeTurns) -> Finding:
+        return self.finding(
+            f"the sine and the cosine of 2 pi times {turns.name}, a whole number, are the same for all rows: the "
+            "network gets a constant",
+            symptom="grad_wrong",
+            why="2 pi times a whole number is where the circle begins: the sine is 0 there, and the cosine 1",
+            fix="divide by the period first: 2 * np.pi * hour / 24, for hours of a day",
+            location=Location(file, turns.angle),
+            symptom_location=Location(file, turns.wave) if turns.wave != turns.angle else None,
+        )
 
     def _finding(self, flow: Dataflow, row: int, call: Call) -> Finding:
         angles, made = flow.values_of(call.inputs[0], row), flow.newest_producer(call.inputs[0].tensor, row)

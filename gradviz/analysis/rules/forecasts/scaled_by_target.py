@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import call_words, location_of_call
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.dataflow.call_words import DIFFERENCES, call_words, location_of_call
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.scaled_windows import ScaledWindow, scaled_windows
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
+from gradviz.analysis.rules.bases.sources.arrays.scaled_windows_of_arrays import WindowScaled, windows_scaled_whole
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
 class ScaledByTarget(Rule):
@@ -65,6 +68,21 @@ class ScaledByTarget(Rule):
             if site not in told:
                 told.add(site)
                 yield self._finding(case, found)
+        if not told and any(calls_in_training(case.dataflow, DIFFERENCES)):
+            for file, tree in own_files(case):
+                for window in windows_scaled_whole(tree):
+                    yield self._of_source(file, window)
+
+    def _of_source(self, file: str, window: WindowScaled) -> Finding:
+        return self.finding(
+            f"the mean of all of {window.name} is taken off it, and line {window.cut} cuts it into what the model "
+            "reads and what it is to forecast: that part is in the mean",
+            symptom="none",
+            why="what the model reads then tells the level of its target, which nobody knows at that time",
+            fix="compute the mean and the deviation of the first part only",
+            location=Location(file, window.scaled),
+            symptom_location=Location(file, window.cut),
+        )
 
     def _finding(self, case: Case, found: ScaledWindow) -> Finding:
         flow = case.dataflow

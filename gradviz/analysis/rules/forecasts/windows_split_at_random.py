@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.scoring_calls import calls_on_data
 from gradviz.analysis.rules.bases.evaluations.window_reads import (
@@ -21,6 +22,8 @@ from gradviz.analysis.rules.bases.evaluations.window_reads import (
     window_reads,
 )
 from gradviz.analysis.rules.bases.samples.parts_of_permutations import parts_of_permutation, taken_alike
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import called_name
 
 
 class WindowsSplitAtRandom(Rule):
@@ -83,14 +86,17 @@ class WindowsSplitAtRandom(Rule):
         for reads in window_reads(flow, tables):
             among = held_out_among(reads)
             if among is not None and among[0] >= _MOST * among[1]:
-                yield self._finding(case, _split_before(flow, reads, among[1]), reads.length, among[1])
+                row = _split_before(flow, reads, among[1])
+                yield self._finding(case, row, reads.length, among[1], _line_that_shuffles(case, row))
                 return
         for row, windows in _split_tables(flow, tables):
             if any(calls_on_data(case)):
                 yield self._finding(case, row, windows.length, None)
                 return
 
-    def _finding(self, case: Case, row: int, length: int, held_out: int | None) -> Finding:
+    def _finding(
+        self, case: Case, row: int, length: int, held_out: int | None, line: Location | None = None
+    ) -> Finding:
         how_many = "the held-out windows" if held_out is None else f"{held_out:,} held-out windows"
         return self.finding(
             f"{how_many} of {length:,} values were chosen at random among overlapping ones, so they share most of "
@@ -98,12 +104,13 @@ class WindowsSplitAtRandom(Rule):
             symptom="none",
             why="the score is too good: what a held-out window asks for was trained on as part of its neighbours",
             fix="split the series by time, and cut the windows of each part afterwards: series[:n], series[n:]",
-            location=location_of_call(case.dataflow, row),
+            location=line or location_of_call(case.dataflow, row),
         )
 
 
 _MOST = 0.7
 """Which part of the held-out windows must lie among trained ones; those near the ends of the series may not."""
+_SHUFFLES = frozenset({"shuffle", "permutation", "permuted", "sample", "train_test_split"})
 _TAKE = frozenset({"getitem", "index_select"})
 _BOTH = 2
 _MOST_PARTS = 3
@@ -116,6 +123,19 @@ def _split_before(flow: Dataflow, reads: WindowReads, held_out: int) -> int:
     rows = (row for row, _ in calls_named(flow, ("randperm",)) if row < reads.first_read)
     drawn = [row for row in rows if shape_of(flow, flow.log.calls[row].outputs[0].tensor)[0] >= windows]
     return drawn[-1] if drawn else reads.first_read
+
+
+def _line_that_shuffles(case: Case, row: int) -> Location | None:
+    """The only line that gives numbers a random order outside of torch, if no call of torch did."""
+    if plain_name(case.dataflow.log.calls[row].function) == "randperm":
+        return None
+    found = [
+        Location(file, node.lineno)
+        for file, tree in own_files(case)
+        for node in tree.nodes
+        if isinstance(node, ast.Call) and called_name(node) in _SHUFFLES and not any(tree.loops_around(node))
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _split_tables(flow: Dataflow, tables: dict[int, Windows]) -> Iterator[tuple[int, Windows]]:

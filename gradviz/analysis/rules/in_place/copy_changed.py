@@ -71,7 +71,7 @@ class CopyChanged(Rule):
             if copied is None or any(flow.users(use.tensor, row) for use in call.outputs):
                 continue
             maker = flow.log.calls[copied]
-            later = next(iter(flow.users(_first_of_line(flow, copied), row)), None)
+            later = _read_later(flow, _first_of_line(flow, copied), row)
             location = location_of_call(flow, row)
             statement = None if location is None else _statement(case, location)
             if later is not None and location is not None and statement is not None:
@@ -127,6 +127,15 @@ def _copied_on_line(flow: Dataflow, row: int) -> int | None:
             return made if plain_name(maker.function) in _COPIES and is_older else None
         given, before = source, made
     return None
+
+
+def _read_later(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The next call that takes a tensor; of a gradient, that is the step of the optimizer."""
+    users = iter(flow.users(tensor, row))
+    leaf = flow.log.tensors[tensor].gradient_of
+    if leaf is None:
+        return next(users, None)
+    return next((each for each in flow.changes(leaf, row, len(flow.log.calls))), next(users, None))
 
 
 def _first_of_line(flow: Dataflow, row: int) -> int:

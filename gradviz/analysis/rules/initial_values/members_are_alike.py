@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -83,6 +84,9 @@ class MembersAreAlike(Rule):
             if len(known) == len(members) > 0 and _are_alike(case, known) and not _are_compared(case, row):
                 yield self._finding(case, row, known)
                 return
+        row, known = _members_that_leave(case)
+        if len(known) >= _MIN_LEAVING and _are_alike(case, known):
+            yield self._finding(case, row, known)
 
     def _finding(self, case: Case, row: int, members: list[_Member]) -> Finding:
         flow = case.dataflow
@@ -126,10 +130,23 @@ class _Member(Struct, frozen=True):
 
 
 _MAX_CALLS = 8
+_MIN_LEAVING = 3
+"""Two results that become arrays may be those of a run and of its repetition."""
 _PASSES_ON = frozenset({
     "softmax", "log_softmax", "sigmoid", "argmax", "squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "exp",
     "detach", "cpu", "to", "mul", "div", "true_divide", "add", "clone", "tanh", "relu", "getitem",
 })  # fmt: skip
+
+
+def _members_that_leave(case: Case) -> tuple[int, list[_Member]]:
+    """The networks whose results one line turns into arrays, which NumPy may join, and the last such call."""
+    lines = defaultdict[int | None, dict[int, tuple[int, _Member]]](dict)
+    for row, call in calls_named(case.dataflow, {"numpy", "tolist", "__array__"}):
+        member = _member(case, row, call.inputs[0]) if call.inputs else None
+        if member is not None:
+            lines[call.call_site][member.weight] = row, member
+    most = max(lines.values(), key=len, default={})
+    return max((row for row, _ in most.values()), default=-1), [member for _, member in most.values()]
 
 
 def _member(case: Case, row: int, use: TensorUse) -> _Member | None:

@@ -23,8 +23,9 @@ class ArgumentNeverRead(Rule):
 
     What it finds
     -------------
-    An argument without a default, which the body of the function never reads. Its only call computes it from data, at
-    each step: one number or flag for each sample, which nothing else uses. Functions that are passed on as values, or
+    An argument without a default, which the body of the function, or the ``forward()`` of a loss module, never reads.
+    Its only call computes it from data, at each step: one number or flag for each sample, or a mask of their elements,
+    which nothing else uses. Functions that are passed on as values, or
     that a class may inherit, have the arguments that others ask for, and are left alone; so are whole numbers, which
     may be the classes of samples.
 
@@ -83,7 +84,7 @@ class ArgumentNeverRead(Rule):
     def _finding(self, case: Case, function: _Function, name: str, last: int, defined: Location) -> Finding:
         location = location_of_call(case.dataflow, last)
         return self.finding(
-            f"{function.name}() is given {name}, one number for each sample, and never reads it",
+            f"{function.name}() is given {name}, numbers of each sample, and never reads it",
             symptom="grad_wrong",
             why="its result is the same whatever that says: all samples count alike",
             fix=f"use {name} in the loss, for example as a weight or a mask: (errors * {name}).sum() / {name}.sum()",
@@ -93,6 +94,7 @@ class ArgumentNeverRead(Rule):
         )
 
 
+_MODULES = frozenset({"nn.Module", "torch.nn.Module", "Module"})
 _MIN_STEPS = 2
 _MIN_SAMPLES = 4
 _MIN_OTHERS = 2
@@ -123,8 +125,12 @@ def _is_asked_for(tree: SourceTree, function: _Function) -> bool:
     if isinstance(around, ast.ClassDef):
         classes = [each for each in tree.nodes if isinstance(each, ast.ClassDef)]
         is_base = any(getattr(base, "id", "") == around.name for each in classes for base in each.bases)
-        if around.bases or is_base:
+        # Every module writes its own forward(), with the arguments that it likes.
+        is_own = function.name == "forward" and all(ast.unparse(base) in _MODULES for base in around.bases)
+        if (around.bases and not is_own) or is_base:
             return True
+        if is_own and around.bases:
+            return any(called_name(each) == "forward" for each in tree.nodes)
     called = {id(each.func) for each in tree.nodes if isinstance(each, ast.Call)}
     kind = ast.Attribute if isinstance(around, ast.ClassDef) else ast.Name
     uses = (each for each in tree.nodes if isinstance(each, kind) and is_read(each))
@@ -165,14 +171,16 @@ def _steps_with_name(case: Case, name: str) -> int:
 
 
 def _is_flag(case: Case, tensor: int) -> bool:
-    """Whether a tensor has floating-point numbers or booleans, one for each sample, which are data."""
+    """Whether a tensor has floating-point numbers or booleans, one for each sample, or a mask of the elements of each
+    sample, which are data."""
     flow, known = case.dataflow, case.dataflow.log.tensors[tensor]
     shape, dtype, values = shape_of(flow, tensor), known.facts.dtype, flow.values(tensor, len(flow.log.calls))
     is_column = len(shape) == 1 or (len(shape) > 1 and shape[1:] == (1,))
     is_number = dtype == "bool" or "float" in dtype
     is_varied = values is not None and values.minimum != values.maximum
     is_data = known.role == "tensor" and not known.requires_grad
-    return is_column and shape[0] >= _MIN_SAMPLES and is_number and is_varied and is_data
+    is_mask = len(shape) > 1 and values is not None and (values.minimum, values.maximum) == (0, 1) and values.zeros > 0
+    return (is_column or is_mask) and shape[0] >= _MIN_SAMPLES and is_number and is_varied and is_data
 
 
 def _last_of_loss(case: Case, file: str, function: _Function) -> int | None:

@@ -20,8 +20,8 @@ class CountOverBatches(Rule):
 
     What it finds
     -------------
-    A loop over a loader that adds up ``(prediction == label).sum()``, and ``len()`` of that loader as what the sum is
-    divided by, where the comparison has more than one sample.
+    A loop over a loader that adds up ``(prediction == label).sum()``, and ``len()`` of that loader, or a counter of its
+    turns, as what the sum is divided by, where the comparison has more than one sample.
 
     Why it matters
     --------------
@@ -75,7 +75,7 @@ class CountOverBatches(Rule):
                     yield self._finding(file, found)
 
     def _finding(self, file: str, found: CountByBatches) -> Finding:
-        loader = found.batches.removeprefix("len(").removesuffix(")")
+        loader = found.batches[len("len(") : -1] if found.batches.startswith("len(") else "loader"
         return self.finding(
             f"{found.name}, a number of right samples, is divided by {found.batches}, the number of batches",
             symptom="none",

@@ -15,8 +15,10 @@ from gradviz.analysis.dataflow.call_words import (
     plain_name,
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.arrays.restored_errors import RestoredError, restored_errors
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
 
 
@@ -26,7 +28,8 @@ class ErrorMovedByMean(Rule):
     What it finds
     -------------
     An absolute or squared difference, or its mean, that is multiplied by a standard deviation, and to which the mean of
-    the same data is added.
+    the same data is added. Also an error, as a number or an array, that ``inverse_transform()`` or a function of the
+    program restores in this way.
 
     Why it matters
     --------------
@@ -81,15 +84,33 @@ class ErrorMovedByMean(Rule):
                     told.add(call.call_site)
                     yield self._finding(flow, row, error)
                     break
+        if not told and case.histories.reached_by:
+            for file, tree in own_files(case):
+                for found in restored_errors(tree):
+                    yield self._of_source(file, found)
+
+    def _of_source(self, file: str, found: RestoredError) -> Finding:
+        return self._of_lines(
+            f"{found.text} brings an error back to units as if it were a value: the mean of the data is added to it",
+            Location(file, found.restored),
+            Location(file, found.error) if found.error != found.restored else None,
+        )
 
     def _finding(self, flow: Dataflow, row: int, error: int) -> Finding:
         computed = location_of_call(flow, error)
         # A function that restores values is right: its call, beside the error, is what one edits.
         added = location_of_line(line_in_function_of(flow, row, error))
         shown = computed if computed != added else None
-        return self.finding(
+        return self._of_lines(
             f"the error that {call_words(flow.log.calls[error])} computes{at_line(shown)} is multiplied by a standard "
             "deviation, and the mean of the same data is added to it",
+            added,
+            shown,
+        )
+
+    def _of_lines(self, title: str, added: Location | None, shown: Location | None) -> Finding:
+        return self.finding(
+            title,
             symptom="none",
             why="the mean cancels in a difference: an error has the scale of the values, and not their place",
             fix="multiply the error by the standard deviation only, or compute it of values in their own units",

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line, last_name
 
 
 class KeptFromBeforeSteps(Rule):
@@ -103,12 +103,20 @@ class _Kept(Struct, frozen=True):
 def _kept_once(tree: SourceTree) -> Iterator[_Kept]:
     """In the order of the source; not where something empties the attribute again."""
     for node in tree.nodes:
+        if isinstance(node, ast.FunctionDef) and _is_cached(node) and not _is_emptied(tree, node.name, node):
+            yield _Kept(f"self.{node.name}", node.body[0].lineno, last_line(node.body[-1]))
         if not isinstance(node, ast.If) or (name := _asked_for(node.test)) is None:
             continue
         attribute = name.partition(".")[2]
         sets = [each for each in node.body if isinstance(each, ast.Assign) and _sets(each, name)]
         if sets and not _is_emptied(tree, attribute, node):
             yield _Kept(name, node.body[0].lineno, last_line(sets[-1]))
+
+
+def _is_cached(function: ast.FunctionDef) -> bool:
+    """Whether a decorator keeps what a method of an object has returned, and the method takes nothing else."""
+    names = {called_name(each) or last_name(each) for each in function.decorator_list}
+    return bool(names & _CACHES) and [each.arg for each in function.args.args] == ["self"]
 
 
 def _asked_for(test: ast.expr) -> str | None:
@@ -136,13 +144,14 @@ def _sets(statement: ast.Assign, name: str) -> bool:
     return any(ast.unparse(each) == name for each in targets)
 
 
-def _is_emptied(tree: SourceTree, attribute: str, guard: ast.If) -> bool:
+def _is_emptied(tree: SourceTree, attribute: str, guard: ast.If | ast.FunctionDef) -> bool:
     """Whether anything but a constructor, and but the guarded lines, sets the attribute, deletes it or clears it."""
     inside = set(ast.walk(guard))
     for node in tree.nodes:
         if node in inside:
             continue
-        if isinstance(node, ast.Call) and called_name(node) in _EMPTY and f".{attribute}" in ast.unparse(node):
+        text = ast.unparse(node) if isinstance(node, ast.Call) and called_name(node) in _EMPTY else ""
+        if f".{attribute}" in text or f"'{attribute}'" in text:
             return True
         is_named = isinstance(node, ast.Attribute) and node.attr == attribute and not isinstance(node.ctx, ast.Load)
         if is_named and getattr(tree.scope(node), "name", "") != "__init__":
@@ -150,7 +159,8 @@ def _is_emptied(tree: SourceTree, attribute: str, guard: ast.If) -> bool:
     return False
 
 
-_EMPTY = frozenset({"clear", "pop", "delattr", "setattr"})
+_EMPTY = frozenset({"clear", "pop", "delattr", "setattr", "cache_clear"})
+_CACHES = frozenset({"cached_property", "lru_cache", "cache"})
 
 
 def _steps_before_use(case: Case, ran: LinesThatRan, kept: _Kept) -> int:

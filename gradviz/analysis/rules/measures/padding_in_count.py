@@ -119,7 +119,7 @@ class _Count(Struct, frozen=True):
 def _count_beside(tree: SourceTree, line: int) -> _Count | None:
     """The count of all targets of a loss, if a sum of losses is divided by it."""
     statement = tree.statement_at(line)
-    losses = _summed_losses(statement) if statement is not None else []
+    losses = _summed_losses(tree, statement) if statement is not None else []
     if statement is None or len(losses) != 1:
         return None
     function, targets = tree.scope(statement), _names_of_target(losses[0])
@@ -141,17 +141,18 @@ def _count_beside(tree: SourceTree, line: int) -> _Count | None:
     return None
 
 
-def _summed_losses(statement: ast.stmt) -> list[ast.Call]:
-    """The calls with ``reduction="sum"``."""
+def _summed_losses(tree: SourceTree, statement: ast.stmt) -> list[ast.Call]:
+    """The calls with ``reduction="sum"``, or of an object that was made with it."""
     calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call)]
-    return [
-        call
-        for call in calls
-        if any(
-            each.arg == "reduction" and isinstance(each.value, ast.Constant) and each.value.value == "sum"
-            for each in call.keywords
-        )
-    ]
+    made = {key for target, value in tree.assignments if _is_summed(value) and (key := tree.key_of(target)) is not None}
+    return [call for call in calls if _is_summed(call) or tree.key_of(call.func) in made]
+
+
+def _is_summed(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and any(
+        each.arg == "reduction" and isinstance(each.value, ast.Constant) and each.value.value == "sum"
+        for each in node.keywords
+    )
 
 
 def _names_of_target(loss: ast.Call) -> set[str]:

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.labels_of_neighbours import (
     ComparedLabels,
@@ -18,6 +18,9 @@ from gradviz.analysis.rules.bases.evaluations.labels_of_neighbours import (
     drops_first,
 )
 from gradviz.analysis.rules.bases.formulas.tables_of_pairs import candidates_with_itself, is_of_distances
+from gradviz.analysis.rules.bases.sources.arrays.nearest_by_hand import found_among_themselves
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
@@ -89,6 +92,20 @@ class QueryFindsItself(Rule):
             ):
                 seen.add(call.call_site)
                 yield self._finding(flow, row, made, count)
+        for file, tree in own_files(case) if not seen and case.histories.reached_by else ():
+            ran = LinesThatRan(flow, file)
+            lines = found_among_themselves(tree)
+            yield from (self._of_arrays(file, line) for line in lines if not ran.rows_in(line, line))
+
+    def _of_arrays(self, file: str, line: int) -> Finding:
+        return self.finding(
+            "the neighbours of each sample are searched among all samples, the sample itself among them, and their "
+            "labels are compared",
+            symptom="none",
+            why="nothing is as near to a sample as itself: one of the places is a hit whatever the model has learned",
+            fix="leave it out before: np.fill_diagonal(similarities, -np.inf), or search one more and drop the first",
+            location=Location(file, line),
+        )
 
     def _finding(self, flow: Dataflow, row: int, made: int, count: int) -> Finding:
         # The line that makes the table is also one on which the diagonal may be overwritten.

@@ -18,11 +18,13 @@ from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_
 from gradviz.analysis.rules.bases.samples.ends_of_edges import (
     ADD_UP,
     CHOOSE,
+    WHOLE,
     End,
     chosen_by,
     end_of_edges,
     index_of_rows,
     indexes_of,
+    part_of,
 )
 from gradviz.graph.call_log import Call, ValueFacts
 
@@ -119,6 +121,8 @@ _ONES = frozenset({"ones", "ones_like", "new_ones"})
 _ARRANGED = SHAPE_ONLY | {"mul", "add", "div"}
 _DRAWS = frozenset({"randint"})
 _COUNTS = frozenset({"bincount"})
+_JOINS = frozenset({"stack", "cat"})
+_TAKE_PART = frozenset({"unbind", "getitem", "select"})
 _MAX_CALLS = 12
 _TWO = 2
 
@@ -186,7 +190,9 @@ def _differ(flow: Dataflow, found: _Counted) -> bool:
     one, other = ((each.minimum, each.maximum) if each is not None else None for each in bounds)
     if one is not None and other is not None and one != other:
         return True
-    if all(_is_drawn(flow, each, found.divided) for each in found.indexes):
+    draws = [_draws_of(flow, each, found.divided) for each in found.indexes]
+    # An edge that is put in both ways has the same draws at both ends.
+    if None not in draws and not frozenset(draws[0] or ()) & frozenset(draws[1] or ()):
         return True
     counts = _result(flow, found.count)
     sums = _result(flow, found.added)
@@ -200,9 +206,29 @@ def _result(flow: Dataflow, row: int) -> ValueFacts | None:
     return flow.log.calls[row].outputs[0].values or flow.values(flow.log.calls[row].outputs[0].tensor, row + 1)
 
 
-def _is_drawn(flow: Dataflow, tensor: int, row: int) -> bool:
-    made = value_maker(flow, tensor, row, through=frozenset({"unbind"}))
-    return made is not None and plain_name(made[1].function) in _DRAWS
+def _draws_of(flow: Dataflow, tensor: int, row: int) -> frozenset[tuple[int, int | str]] | None:
+    """The draws that indexes were put together of, each with the part of it that was taken; None if they are not drawn
+    alone."""
+    place: int | str = WHOLE
+    for _ in range(_MAX_CALLS):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None:
+            return None
+        name = plain_name(call.function)
+        if name in _DRAWS:
+            return frozenset({(tensor, place)})
+        if name in _JOINS:
+            is_one = name == "stack" and isinstance(place, int) and call.scalars.get("dim", 0) == 0
+            inputs = call.inputs[int(place) :][:1] if is_one else call.inputs
+            parts = [_draws_of(flow, use.tensor, made) for use in inputs]
+            return None if None in parts else frozenset[tuple[int, int | str]]().union(*(part or () for part in parts))
+        if len(call.inputs) != 1 or (name not in SHAPE_ONLY and name != "unbind"):
+            return None
+        if name in _TAKE_PART:
+            place = part_of(call, tensor)
+        tensor, row = call.inputs[0].tensor, made
+    return None
 
 
 def _shares_out(flow: Dataflow, found: _Counted) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -68,6 +69,8 @@ class BalancedTwice(Rule):
         flow, told = case.dataflow, set[int | None]()
         found = ((row, _balance(flow, row, call)) for row, call in calls_named(flow, (DRAW,)))
         draw, drawn = next(((row, each) for row, each in found if each is not None), (-1, None))
+        if drawn is None:
+            yield from self._by_one_ratio(flow)
         for row, call in calls_named(flow, _LOSSES) if drawn is not None else ():
             if drawn is None or call.call_site in told or not call.live_inputs or not flow.has_step_after(row):
                 continue
@@ -83,6 +86,24 @@ class BalancedTwice(Rule):
                 is_same = balance is not None and flow.memory_of(balance.labels) == flow.memory_of(drawn.labels)
                 ratio = balance.ratio if balance is not None and is_same else 0.0
             if ratio >= _UNEQUAL and ratio * drawn.ratio >= _TOO_MUCH * drawn.counts:
+                yield self._finding(flow, row, weights, draw)
+
+    def _by_one_ratio(self, flow: Dataflow) -> Iterator[Finding]:
+        """Where it is not known what the weights were made of, as NumPy computed them: the weights of the draw and
+        those of the loss have the same ratio of the largest to the smallest one."""
+        draws = [(row, _ratio_of_draw(flow, row, call)) for row, call in calls_named(flow, (DRAW,))]
+        draw, ratio = next((each for each in draws if each[1] >= _UNEQUAL), (-1, 0.0))
+        told = set[int | None]()
+        for row, call in calls_named(flow, _LOSSES) if ratio else ():
+            if call.call_site in told or not call.live_inputs or not flow.has_step_after(row):
+                continue
+            told.add(call.call_site)
+            positive = argument(call, _POS_WEIGHT, "pos_weight")
+            weights = argument(call, _WEIGHT, "weight") if positive is None else positive
+            if weights is None or not _is_fed(flow, draw, call, row):
+                continue
+            own = _smallest(flow, weights, row) if positive is not None else _ratio(flow.values_of(weights, row))
+            if math.isclose(own, ratio, rel_tol=_ROUNDING):
                 yield self._finding(flow, row, weights, draw)
 
     def _finding(self, flow: Dataflow, row: int, weights: TensorUse | None, draw: int) -> Finding:
@@ -105,7 +126,9 @@ _LOSSES = ("cross_entropy", "nll_loss", "binary_cross_entropy_with_logits")
 _UNEQUAL = 3
 _TOO_MUCH = 2
 _POS_WEIGHT = 6
+_WEIGHT = 2
 _BOTH = 2
+_ROUNDING = 1e-3
 
 
 class _Balance(Struct, frozen=True):
@@ -136,6 +159,12 @@ def _ratio(values: ValueFacts | None) -> float:
     if values is None or values.minimum is None or values.maximum is None or values.minimum <= 0:
         return 0.0
     return values.maximum / values.minimum
+
+
+def _ratio_of_draw(flow: Dataflow, row: int, call: Call) -> float:
+    """The ratio of the largest to the smallest weight with which samples are drawn, again and again."""
+    is_again = call.scalars.get("2", call.scalars.get("replacement")) is True
+    return _ratio(flow.values_of(call.inputs[0], row)) if call.inputs and is_again else 0.0
 
 
 def _is_fed(flow: Dataflow, draw: int, call: Call, row: int) -> bool:

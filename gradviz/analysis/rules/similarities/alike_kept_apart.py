@@ -13,6 +13,8 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
+from gradviz.analysis.rules.bases.sources.arrays.labels_of_pairs import one_for_alike
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
 
 
@@ -67,7 +69,9 @@ class AlikeKeptApart(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        parts = [part for row in _last_of_lines(flow) for part in _parts(flow, row)]
+        stored = [each for _, tree in own_files(case) for each in one_for_alike(tree)]
+        is_one_for_alike = stored[0] if len(stored) == 1 else None
+        parts = [part for row in _last_of_lines(flow) for part in _parts(flow, row, is_one_for_alike)]
         for hinge in parts:
             if not hinge.is_hinge or not hinge.is_alike or flow.log.calls[hinge.row].call_site in told:
                 continue
@@ -124,10 +128,15 @@ def _last_of_lines(flow: Dataflow) -> Iterator[int]:
         yield from (row for row in rows if row >= step)
 
 
-def _parts(flow: Dataflow, row: int) -> Iterator[_Part]:
+def _parts(flow: Dataflow, row: int, is_one_for_alike: bool | None) -> Iterator[_Part]:
+    """What a call takes for some pairs only.
+
+    Args:
+        is_one_for_alike: what the labels of a data set of pairs mean, if it makes any.
+    """
     call = flow.log.calls[row]
     for tensor, mask, is_where_set in _chosen(call):
-        found = _sense(flow, mask, row)
+        found = _sense(flow, mask, row, is_one_for_alike)
         measured = _distance(flow, tensor, row)
         if found is not None and measured is not None:
             is_hinge = measured[1] or _is_subtracted(flow, row, call)
@@ -151,14 +160,17 @@ def _chosen(call: Call) -> Iterator[tuple[int, int, bool]]:
         yield call.live_inputs[0].tensor, mask.tensor, True
 
 
-def _sense(flow: Dataflow, mask: int, row: int) -> tuple[bool, int] | None:
+def _sense(flow: Dataflow, mask: int, row: int, is_one_for_alike: bool | None) -> tuple[bool, int] | None:
     """Whether a mask is set where two classes are equal, and the call that compared them."""
-    is_turned = is_rest = False
+    is_turned, is_rest, used = False, False, row
     for _ in range(_MAX_CALLS):
         made = flow.newest_producer(mask, row)
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or not call.inputs:
-            return None
+            values = flow.values(mask, row)
+            is_label = values is not None and (values.minimum, values.maximum) == (0, 1) and not is_rest
+            is_known = is_label and is_one_for_alike is not None
+            return (is_one_for_alike is not is_turned, used) if is_known else None
         name = plain_name(call.function)
         if name in ("eq", "ne"):
             is_of_classes = len(call.inputs) == _BOTH and all(_is_integer(flow, use.tensor) for use in call.inputs)

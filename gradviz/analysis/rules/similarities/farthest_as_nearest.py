@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, calls_named, operation, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.labels_of_neighbours import compared_labels
 from gradviz.analysis.rules.bases.formulas.distances import distances_behind
+from gradviz.analysis.rules.bases.sources.arrays.nearest_by_hand import farthest_by_hand
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
 
 
@@ -75,6 +78,19 @@ class FarthestAsNearest(Rule):
             if found is not None and any(compared_labels(flow, row, call)):
                 seen.add(call.call_site)
                 yield self._finding(flow, row, found[0])
+        for file, tree in own_files(case) if not seen and case.histories.reached_by else ():
+            ran = LinesThatRan(flow, file)
+            yield from (self._of_arrays(file, line) for line in farthest_by_hand(tree) if not ran.rows_in(line, line))
+
+    def _of_arrays(self, file: str, line: int) -> Finding:
+        return self.finding(
+            "the places of the largest distances are taken, and the labels of what is found there are read: those of "
+            "the farthest samples",
+            symptom="none",
+            why="the score tells how often the farthest sample has the same label, and falls as the model gets better",
+            fix="take the smallest distances: np.argsort(distances)[:k]",
+            location=Location(file, line),
+        )
 
     def _finding(self, flow: Dataflow, row: int, made: int) -> Finding:
         location, distances = two_lines(flow, row, made)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import Key, called_name
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -63,11 +67,13 @@ class PositiveEveryFew(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow = case.dataflow
-        for rows in calls_in_training(flow, frozenset({"cross_entropy"})):
-            found = [_counted(flow, row) for row in rows]
-            if len(found) >= _MIN_CALLS and found[-1] is not None and None not in found:
-                yield self._finding(flow, rows[-1], found[-1])
+        flow, lists = case.dataflow, _lists_by_query(case)
+        for rows in calls_in_training(flow, frozenset({"cross_entropy", "nll_loss"})):
+            # Of a long training, it is not recorded at every step how a loader made its batch.
+            known = [(row, _counted(flow, row, lists)) for row in rows if not _is_of_unknown_keys(flow, row)]
+            row, found = known[-1] if known else (-1, None)
+            if len(known) >= _MIN_CALLS and found is not None and all(each is not None for _, each in known):
+                yield self._finding(flow, row, found)
 
     def _finding(self, flow: Dataflow, row: int, found: _Counted) -> Finding:
         location, loss = two_lines(flow, found.labels, row)
@@ -94,14 +100,32 @@ class _Counted(Struct, frozen=True):
 
 _MIN_CALLS = 2
 _TWO = 2
-_SCALES = frozenset({"div", "mul", "add", "sub", "clamp", "to", "float"})
+_SCALES = frozenset({"div", "mul", "add", "sub", "clamp", "to", "float", "log_softmax"})
 _PRODUCTS = frozenset({"matmul", "mm", "einsum", "linear"})
+_STACKS = frozenset({"stack", "cat", "vstack"})
 _CUT = frozenset({"flatten", "view", "reshape"})
 _MAX_SCALES = 4
 _MAX_FOLLOWED = 60
 
 
-def _counted(flow: Dataflow, row: int) -> _Counted | None:
+def _lists_by_query(case: Case) -> frozenset[Location]:
+    """The lines that stack a list to which one loop adds several rows in each turn, as a positive and its negatives."""
+    found = set[Location]()
+    for file, tree in own_files(case):
+        added: dict[tuple[Key, ast.AST], list[ast.Call]] = defaultdict(list)
+        for node in tree.nodes:
+            match node:
+                case ast.Call(func=ast.Attribute(value=held, attr="append" | "extend"), args=[_]):
+                    key, loop = tree.key_of(held), next(tree.loops_around(node), None)
+                    if key is not None and loop is not None and tree.parent(node) in tree.statements_at(node.lineno):
+                        added[key, loop].append(node)
+        several = {key for (key, _), calls in added.items() if len({ast.unparse(each.args[0]) for each in calls}) > 1}
+        stacks = (each for each in tree.nodes if isinstance(each, ast.Call) and called_name(each) in _STACKS)
+        found |= {Location(file, each.lineno) for each in stacks if each.args and tree.key_of(each.args[0]) in several}
+    return frozenset(found)
+
+
+def _counted(flow: Dataflow, row: int, lists: frozenset[Location]) -> _Counted | None:
     """Labels that count the queries, and how many columns each query has, if these are laid out query by query."""
     scores, target = flow.log.calls[row].inputs[:_TWO]
     labels = value_maker(flow, target.tensor, row)
@@ -117,7 +141,7 @@ def _counted(flow: Dataflow, row: int) -> _Counted | None:
     if not is_counted or product is None or columns != each * queries or each <= 1 or each == queries:
         return None
     keys = _keys(flow, product, columns)
-    if keys is None or not _is_laid_out_by_query(flow, keys, product, queries, columns):
+    if keys is None or not _is_laid_out_by_query(flow, keys, product, (queries, columns), lists):
         return None
     return _Counted(labels[0], queries, each)
 
@@ -146,9 +170,30 @@ def _keys(flow: Dataflow, product: int, columns: int) -> TensorUse | None:
     return found[0] if len(found) == 1 and len(inputs) == _TWO else None
 
 
-def _is_laid_out_by_query(flow: Dataflow, keys: TensorUse, product: int, queries: int, columns: int) -> bool:
+def _is_of_unknown_keys(flow: Dataflow, row: int) -> bool:
+    """Whether the keys of scores were computed of data of which no call was recorded."""
+    scores = flow.log.calls[row].inputs[0]
+    product, columns = _product(flow, scores.tensor, row), shape_of(flow, scores.tensor)[-1:]
+    keys = None if product is None or not columns else _keys(flow, product, columns[0])
+    if keys is None or product is None:
+        return False
+    tensor, before = keys.tensor, product
+    for _ in range(_MAX_FOLLOWED):
+        made = flow.newest_producer(tensor, before)
+        if made is None:
+            return not flow.log.tensors[tensor].requires_grad and (flow.log.tensors[tensor].first_seen or 0) > 0
+        above = [use for use in flow.log.calls[made].inputs if columns[0] in shape_of(flow, use.tensor)]
+        if len(above) != 1:
+            return False
+        tensor, before = above[0].tensor, made
+    return False
+
+
+def _is_laid_out_by_query(
+    flow: Dataflow, keys: TensorUse, product: int, sizes: tuple[int, int], lists: frozenset[Location]
+) -> bool:
     """Whether rows of several for each query were joined to one axis, and each row was computed by itself since."""
-    waiting, seen = [(keys.tensor, product)], set[int]()
+    waiting, seen, (queries, columns) = [(keys.tensor, product)], set[int](), sizes
     while waiting and len(seen) < _MAX_FOLLOWED:
         tensor, before = waiting.pop()
         row = flow.newest_producer(tensor, before)
@@ -158,6 +203,8 @@ def _is_laid_out_by_query(flow: Dataflow, keys: TensorUse, product: int, queries
         seen.add(row)
         if _joins(flow, call, queries, columns):
             return True
+        if plain_name(call.function) in _STACKS and len(call.inputs) == columns:
+            return location_of_call(flow, row) in lists
         waiting += [(use.tensor, row) for use in call.inputs if columns in shape_of(flow, use.tensor)]
     return False
 

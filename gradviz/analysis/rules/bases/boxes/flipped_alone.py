@@ -100,9 +100,12 @@ def _flipped(node: ast.Assign, value: ast.expr) -> tuple[str, int] | None:
 
 
 def _is_flip(node: ast.AST) -> bool:
-    return called_name(node) in _FLIPS or (
-        isinstance(node, ast.Slice) and node.step is not None and ast.unparse(node.step) == "-1"
-    )
+    return called_name(node) in _FLIPS or is_turned(node)
+
+
+def is_turned(node: ast.AST) -> bool:
+    """``::-1``"""
+    return isinstance(node, ast.Slice) and node.step is not None and ast.unparse(node.step) == "-1"
 
 
 def _is_at_random(tree: SourceTree, node: ast.AST) -> bool:

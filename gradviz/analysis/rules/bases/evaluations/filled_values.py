@@ -110,10 +110,30 @@ def _averages(tree: SourceTree, node: ast.AST, data: str) -> bool:
 def _is_whole(tree: SourceTree, value: ast.expr, data: str) -> bool:
     """Whether an expression is the data, or some rows or columns of them, not those that a mask chooses."""
     while ast.unparse(value) != data:
+        if isinstance(value, ast.Name):
+            part = _part_of(tree, value)
+            if part is None or ast.unparse(part) == ast.unparse(value):
+                return False
+            value = part
+            continue
         if not isinstance(value, ast.Subscript) or _chooses(tree, value.slice):
             return False
         value = value.value
     return True
+
+
+def _part_of(tree: SourceTree, name: ast.Name) -> ast.expr | None:
+    """What a variable is a part of that is given a slice, or one of the parts of a split, and nothing else."""
+    key = tree.key_of(name)
+    if key is None or tree.times_bound(key) != 1:
+        return None
+    for target, value in tree.assignments:
+        if tree.key_of(target) == key and isinstance(value, ast.Subscript):
+            return value
+        is_split = isinstance(target, ast.Tuple) and called_name(value) == "train_test_split"
+        if is_split and any(tree.key_of(each) == key for each in target.elts[:2]):  # type: ignore[attr-defined]
+            return value.args[0] if isinstance(value, ast.Call) and value.args else None
+    return None
 
 
 def _chooses(tree: SourceTree, index: ast.expr) -> bool:

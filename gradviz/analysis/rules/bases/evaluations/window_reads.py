@@ -40,6 +40,7 @@ class WindowReads(Struct, frozen=True):
 
 
 _MIN_WINDOWS = 8
+_MIN_EXPECTED = 20
 _SLICES = frozenset({"getitem", "narrow"})
 
 
@@ -86,7 +87,8 @@ def held_out_among(reads: WindowReads) -> tuple[int, int] | None:
     trained = sorted(set(reads.trained))
     held_out = sorted(set(reads.scored) - set(trained))
     are_every_few = len({after - before for before, after in pairwise(trained)}) <= 1
-    if are_every_few or len(held_out) < _MIN_WINDOWS or not _are_passes(reads.trained, len(trained)):
+    are_parts = _are_passes(reads.trained, len(trained)) or _are_kept_apart(reads, len(trained))
+    if are_every_few or len(held_out) < _MIN_WINDOWS or not are_parts:
         return None
     return sum(_is_among(start, trained, reads.length) for start in held_out), len(held_out)
 
@@ -94,6 +96,14 @@ def held_out_among(reads: WindowReads) -> tuple[int, int] | None:
 def _are_passes(starts: tuple[int, ...], count: int) -> bool:
     """Whether windows were read in passes over the same `count` ones, each once in a pass."""
     return count >= _MIN_WINDOWS and len(starts) >= count + count // 2 and len(set(starts[:count])) == count
+
+
+def _are_kept_apart(reads: WindowReads, count: int) -> bool:
+    """Whether so many windows were read in training that some of the scored ones would be among them, if all were read
+    by chance, and none is. Of a long training, not all reads are recorded."""
+    scored = set(reads.scored)
+    expected = len(reads.trained) * len(scored) / max(count + len(scored), 1)
+    return scored.isdisjoint(reads.trained) and expected >= _MIN_EXPECTED
 
 
 def _is_among(start: int, trained: list[int], length: int) -> bool:

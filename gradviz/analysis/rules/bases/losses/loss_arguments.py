@@ -26,14 +26,30 @@ _MAX_SHAPING = 8
 
 
 def calls_in_training(flow: Dataflow, functions: frozenset[str]) -> Iterator[list[int]]:
-    """By line and function: the calls of these functions that a step may use, of which an argument needs a gradient."""
+    """By line and function: the calls of these functions that a step may use, of which an argument needs a gradient.
+
+    Of a long run, what a block without gradients computes is recorded at some steps only: where an argument of a line
+    comes from such a block, the calls at other steps are left out, since nothing is known of it there.
+    """
     lines: dict[tuple[int | None, str], list[int]] = defaultdict(list)
     for row, call in calls_named(flow, functions):
         if call.kind == "operation" and call.live_inputs and flow.is_by_program(call):
             is_used = bool(call.outputs) and bool(flow.users(call.outputs[0].tensor, row))
             if is_used and flow.has_step_after(row):
                 lines[call.call_site, plain_name(call.function)].append(row)
-    yield from lines.values()
+    yield from (_with_known_arguments(flow, rows) for rows in lines.values())
+
+
+def _with_known_arguments(flow: Dataflow, rows: list[int]) -> list[int]:
+    """Those calls of a line of which it is known how arguments without a gradient were made, if it is of any."""
+    known = {row: _made_arguments(flow, row) for row in rows}
+    most = max(known.values(), default=0)
+    return [row for row in rows if known[row] == most] if most else rows
+
+
+def _made_arguments(flow: Dataflow, row: int) -> int:
+    inputs = (use for use in flow.log.calls[row].inputs if not use.requires_grad)
+    return sum(flow.newest_producer(use.tensor, row) is not None for use in inputs)
 
 
 def argument(call: Call, position: int, name: str) -> TensorUse | None:

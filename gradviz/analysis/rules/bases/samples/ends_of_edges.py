@@ -39,13 +39,14 @@ def end_of_edges(flow: Dataflow, index: int, row: int) -> tuple[int, End]:
         if name in _KEEPS and (is_whole or name not in _PARTS) and call.inputs:
             index = call.inputs[0].tensor
         elif name in _PARTS and len(call.inputs) == 1:
-            return index, (call.inputs[0].tensor, _part(call, index))
+            return index, (call.inputs[0].tensor, part_of(call, index))
         else:
             break
     return index, (index, WHOLE)
 
 
-def _part(call: Call, result: int) -> int | str:
+def part_of(call: Call, result: int) -> int | str:
+    """Which part a call that takes tensors apart returned: its place among several, or how it was chosen."""
     outputs = [use.tensor for use in call.outputs]
     return outputs.index(result) if len(outputs) > 1 else str(sorted(call.scalars.items()))
 

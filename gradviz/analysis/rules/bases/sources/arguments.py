@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, parameters_of
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_name, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 
 def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:
-    """The arguments of functions that one call of the file calls, each with the variable that it becomes."""
+    """The arguments of functions that one call of the file calls, each with the variable that it becomes.
+
+    A call of the only object of a module calls its ``forward()``.
+    """
     calls: dict[str, list[ast.Call]] = {}
     for node in tree.nodes:
         if isinstance(node, ast.Call):
@@ -21,7 +24,9 @@ def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:
         around = tree.parent(function)
         is_maker = function.name == "__init__" and isinstance(around, ast.ClassDef)
         name = around.name if is_maker and isinstance(around, ast.ClassDef) else function.name
-        if len(calls.get(name, ())) != 1:
+        if function.name == "forward" and isinstance(around, ast.ClassDef):
+            name = _only_object(tree, around.name)
+        if not name or len(calls.get(name, ())) != 1:
             continue
         (call,) = calls[name]
         given = [
@@ -29,3 +34,11 @@ def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:
             *((each.arg or "", each.value) for each in call.keywords),
         ]
         yield from ((Key(function.lineno, parameter), value, call) for parameter, value in given)
+
+
+def _only_object(tree: SourceTree, class_name: str) -> str:
+    """The name of the only object that is made of a class: ``loss_of``, and also ``self.loss_of``; "" if there are
+    several, or none."""
+    made = [node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == class_name]
+    targets = [target for target, value in tree.assignments if value in made]
+    return last_name(targets[0]) if len(made) == len(targets) == 1 else ""

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.loops.named_parts import parts_of_splits
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _PAIR = 2
@@ -30,12 +30,14 @@ _VIEWS = frozenset({"TSNE", "MDS", "SpectralEmbedding"})
 
 
 class FittedTwice(Struct, frozen=True):
-    """Two calls of ``fit_transform()``, of one object or of two of one class, with parts of one split."""
+    """Two calls of ``fit_transform()``, of one object or of two of one class, or of a function of the program that
+    standardizes what it is given, with parts of one split."""
 
     name: str
     line: int
     other: str
     first_line: int
+    function: str = "fit_transform"
 
 
 def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
@@ -44,20 +46,52 @@ def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
     passed = _transformed(tree)
     one_way = {node.name for node in tree.nodes if isinstance(node, ast.ClassDef) and not _has_transform(node)} | _VIEWS
     fitted: dict[tuple[str, str], list[tuple[str, int, int]]] = defaultdict(list)
-    calls = (node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == "fit_transform")
+    own = {node.name for node in tree.nodes if isinstance(node, FUNCTIONS) and _standardizes(tree, node)}
+    calls = (node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) in {"fit_transform", *own})
     for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
         name = _root(call.args[0]) if call.args else None
-        if name not in part_of or not isinstance(call.func, ast.Attribute) or any(tree.loops_around(call)):
+        function = called_name(call)
+        if name not in part_of or any(tree.loops_around(call)):
             continue
         split, side = part_of[name]
-        fitter = _fitted_object(call.func.value)
-        if (fitter, name) in passed or _class_of(tree, call.func.value) in one_way:
+        if function in own:
+            fitter = function
+        elif isinstance(call.func, ast.Attribute):
+            fitter = _fitted_object(call.func.value)
+            if (fitter, name) in passed or _class_of(tree, call.func.value) in one_way:
+                continue
+        else:
             continue
         before = fitted[fitter, split]
         other = next((each for each in before if each[2] != side), None)
         if other is not None:
-            yield FittedTwice(name, call.lineno, other[0], other[1])
+            yield FittedTwice(name, call.lineno, other[0], other[1], function)
         before.append((name, call.lineno, side))
+
+
+def _standardizes(tree: SourceTree, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function returns its only argument less the mean of it by column, divided by something."""
+    names = parameters_of(function)
+    if len(names) != 1 or isinstance(tree.parent(function), ast.ClassDef):
+        return False
+    means = [node for node in ast.walk(function) if _is_mean_by_column(node, names[0])]
+    held = [target for target, value in tree.assignments if value in means]
+    known = {each.id for each in held if isinstance(each, ast.Name)}
+    for node in ast.walk(function):
+        match node:
+            case ast.BinOp(left=ast.BinOp(left=ast.Name(id=name), op=ast.Sub(), right=mean), op=ast.Div()):
+                if name == names[0] and (mean in means or getattr(mean, "id", "") in known):
+                    return True
+    return False
+
+
+def _is_mean_by_column(node: ast.AST, name: str) -> bool:
+    """``x.mean(0)``, ``np.mean(x, axis=0)``"""
+    if called_name(node) != "mean" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    axes = [*node.args, *(each.value for each in node.keywords if each.arg in ("axis", "dim"))]
+    is_by_column = any(isinstance(each, ast.Constant) and each.value == 0 for each in axes)
+    return is_by_column and any(getattr(each, "id", "") == name for each in (node.func.value, *node.args))
 
 
 def _fitted_object(node: ast.expr) -> str:

@@ -7,6 +7,13 @@
 ... '''.splitlines(), start=1)))
 >>> [(each.name, each.compared, each.divided) for each in counts_by_batches(tree)]
 [('right', 2, 4)]
+>>> tree = SourceTree(dict(enumerate('''for x, y in loader:
+...     right += (model(x) == y).sum().item()
+...     batches += 1
+... print(right / batches)
+... '''.splitlines(), start=1)))
+>>> [(each.name, each.batches) for each in counts_by_batches(tree)]
+[('right', 'batches')]
 """
 
 from __future__ import annotations
@@ -46,7 +53,25 @@ def counts_by_batches(tree: SourceTree) -> Iterator[CountByBatches]:
             continue
         key, compared = tree.key_of(node.target), _line_that_compares(tree, node.value, loop)
         if key is not None and compared is not None:
-            yield from _divided(tree, key, compared, f"len({ast.unparse(_iterated(loop.iter))})")
+            for batches in (f"len({ast.unparse(_iterated(loop.iter))})", *_counters(tree, loop)):
+                yield from _divided(tree, key, compared, batches)
+
+
+def _counters(tree: SourceTree, loop: ast.For) -> Iterator[str]:
+    """The variables that count the turns of a loop: ``batches += 1``, and ``i + 1`` with `enumerate`."""
+    for node in loop.body:
+        match node:
+            case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=1)):
+                key = tree.key_of(target)
+                counted = [each for each in tree.nodes if isinstance(each, ast.AugAssign)]
+                if key is not None and sum(tree.key_of(each.target) == key for each in counted) == 1:
+                    yield ast.unparse(target)
+    match loop:
+        case ast.For(
+            target=ast.Tuple(elts=[ast.Name(id=number), *_]),
+            iter=ast.Call(func=ast.Name(id="enumerate"), args=[_], keywords=[]),
+        ):
+            yield f"{number} + 1"
 
 
 def _divided(tree: SourceTree, key: Key, compared: int, batches: str) -> Iterator[CountByBatches]:

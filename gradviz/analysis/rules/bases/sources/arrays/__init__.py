@@ -1,0 +1,1 @@
+"""What the source says of arrays, which no call of torch computes."""

@@ -1,0 +1,86 @@
+"""Sizes by which a program divides in one order and multiplies in another one.
+
+>>> tree = SourceTree(dict(enumerate('''target = torch.stack([x1 / W, y1 / H, x2 / W, y2 / H], dim=1)
+... sizes = np.array([H, W, H, W])
+... print(model(x).numpy() * sizes)
+... '''.splitlines(), start=1)))
+>>> list(restored_in_other_order(tree))
+[OtherOrder(restored=3, divided=1, wrong=('H', 'W', 'H', 'W'), right=('W', 'H', 'W', 'H'))]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+
+_COUNT = 4
+_ARRAYS = frozenset({"array", "asarray", "tensor", "as_tensor", "FloatTensor"})
+_JOINS = frozenset({"stack", "array", "tensor", "column_stack"})
+_Sizes = tuple[str, ...]
+
+
+class OtherOrder(Struct, frozen=True):
+    """The line that multiplies, the line that divides, and the sizes of both."""
+
+    restored: int
+    divided: int
+    wrong: _Sizes
+    right: _Sizes
+
+
+def restored_in_other_order(tree: SourceTree) -> Iterator[OtherOrder]:
+    """Where a file divides in one order only, and multiplies in one other order only."""
+    divided, restored = dict(_divisions(tree)), dict(_products(tree))
+    if len(divided) != 1 or len(restored) != 1:
+        return
+    ((right, line),), ((wrong, at),) = divided.items(), restored.items()
+    if right != wrong and sorted(right) == sorted(wrong):
+        yield OtherOrder(at, line, wrong, right)
+
+
+def _divisions(tree: SourceTree) -> Iterator[tuple[_Sizes, int]]:
+    for node in tree.nodes:
+        match node:
+            case ast.Call(args=[ast.List(elts=parts), *_]) if called_name(node) in _JOINS and len(parts) == _COUNT:
+                divisors = [
+                    each.right for each in parts if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div)
+                ]
+                sizes = _as_sizes(divisors)
+            case ast.BinOp(op=ast.Div(), right=right):
+                sizes = _of_array(tree, right)
+            case _:
+                continue
+        if sizes:
+            yield sizes, getattr(node, "lineno", 0)
+
+
+def _products(tree: SourceTree) -> Iterator[tuple[_Sizes, int]]:
+    for node in tree.nodes:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+            continue
+        for factor, other in ((node.left, node.right), (node.right, node.left)):
+            is_turned = isinstance(other, ast.Subscript) and any(isinstance(e, ast.List) for e in ast.walk(other.slice))
+            sizes = _of_array(tree, factor)
+            if sizes and not is_turned:
+                yield sizes, node.lineno
+
+
+def _of_array(tree: SourceTree, node: ast.expr) -> _Sizes:
+    """``("w", "h", "w", "h")`` of ``np.array([w, h, w, h])``, also by its name."""
+    key = tree.key_of(node)
+    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    made = given[0] if key is not None and len(given) == 1 and tree.times_bound(key) == 1 else node
+    if called_name(made) not in _ARRAYS or not isinstance(made, ast.Call) or not made.args:
+        return ()
+    first = made.args[0]
+    return _as_sizes(first.elts) if isinstance(first, (ast.List, ast.Tuple)) else ()
+
+
+def _as_sizes(parts: list[ast.expr]) -> _Sizes:
+    """The text of four sizes, two of which occur twice, in turns."""
+    texts = tuple(ast.unparse(each) for each in parts)
+    return texts if len(texts) == _COUNT and texts[:2] == texts[2:] and texts[0] != texts[1] else ()

@@ -1,0 +1,75 @@
+"""Functions that rank samples, such as ``roc_auc_score()``, and are given predicted classes.
+
+>>> tree = SourceTree(dict(enumerate('''found = (torch.sigmoid(model(x)) > 0.5).float()
+... print(roc_auc_score(labels, found.numpy()), roc_auc_score(labels > 0, scores))
+... '''.splitlines(), start=1)))
+>>> list(ranked_classes(tree))
+[RankedClasses(cut=1, ranked=2, function='roc_auc_score')]
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import sources_of
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+
+_RANKS = re.compile(
+    r"roc_?auc|auroc|average_precision|precision_recall_curve|roc_curve|^auc_?(score|roc)?$", re.IGNORECASE
+)
+_SCORES = re.compile(r"score|pred|prob|output|logit", re.IGNORECASE)
+_NAMED = frozenset({"y_score", "y_pred", "preds", "scores"})
+_PREDICTED = 1
+"""Which argument of scikit-learn's functions has the scores."""
+_OF_WHERE = 3
+
+
+class RankedClasses(Struct, frozen=True):
+    """A line that makes classes of scores, and the line that ranks by them."""
+
+    cut: int
+    ranked: int
+    function: str
+
+
+def ranked_classes(tree: SourceTree) -> Iterator[RankedClasses]:
+    """In the order of the source."""
+    for node in tree.nodes:
+        if not isinstance(node, ast.Call) or not _RANKS.search(called_name(node)):
+            continue
+        given = _scores(tree, node)
+        cuts = [] if given is None else sources_of(tree, given)
+        if cuts and all(_is_cut(each) for each in cuts):
+            yield RankedClasses(cuts[0].lineno, node.lineno, called_name(node))
+
+
+def _scores(tree: SourceTree, call: ast.Call) -> ast.expr | None:
+    """The argument by which a function ranks."""
+    named = next((each.value for each in call.keywords if each.arg in _NAMED), None)
+    own = [each for each in tree.nodes if isinstance(each, FUNCTIONS) and each.name == called_name(call)]
+    places = [place for each in own for place, name in enumerate(parameters_of(each)) if _SCORES.search(name)]
+    place = _PREDICTED if not own else places[0] if len(places) == 1 else len(call.args)
+    return named if named is not None or place >= len(call.args) else call.args[place]
+
+
+def _is_cut(node: ast.expr) -> bool:
+    """``scores > 0.5``, ``torch.round(scores)``, ``scores.argmax(1)``, ``np.where(scores > 0.5, 1, 0)``."""
+    match node:
+        case ast.Compare(ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()], comparators=[right]):
+            return isinstance(right, ast.Constant)
+        case ast.Call(args=given):
+            name = called_name(node)
+            if name == "where" and len(given) == _OF_WHERE:
+                return _is_cut(given[0]) and all(isinstance(each, ast.Constant) for each in given[1:])
+            is_whole = len(given) <= (isinstance(node.func, ast.Attribute) and _is_library(node.func.value))
+            return name == "argmax" or (name in ("round", "rint", "round_") and is_whole and not node.keywords)
+    return False
+
+
+def _is_library(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("np", "numpy", "torch")
