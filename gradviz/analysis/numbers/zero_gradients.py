@@ -100,6 +100,8 @@ class UnexplainedZero:
     is_added_to_all: bool = False
     """Whether that node adds it to every row, and sends other gradients that are not zero: what arrives for the rows
     cancels out in their sum."""
+    split: int | None = None
+    """Where there is no such node: the one where the gradient splits into the paths that cancel at the leaf."""
 
 
 class ZeroGradients:
@@ -147,7 +149,9 @@ class ZeroGradients:
                 is_open = start is None and is_hidden and any(not region.is_measured for region in regions)
                 number = None if start is None else start.id
                 is_added = start is not None and _adds_to_all(start, leaf.node)
-                found.append(UnexplainedZero(leaf, number, call, is_open, is_unreached, is_added))
+                is_split = start is None and not is_open and not is_unreached
+                split = self._split_finder(leaf.graph)(leaf.node) if is_split else None
+                found.append(UnexplainedZero(leaf, number, call, is_open, is_unreached, is_added, split))
         return tuple(found)
 
     def _nodes_with_senders(self, number: int) -> frozenset[int]:

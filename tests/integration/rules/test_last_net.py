@@ -319,3 +319,31 @@ def test_a_gradient_that_another_loss_leaves_behind_is_not_taken_for_that_of_the
     (found,) = findings(CRITIC, tmp_path)
     assert (found.cause, found.severity, found.tensors[-1]) == ("step_without_effect", "note", "critic.2.bias")
     assert "the last gradient that a step used is exactly zero" in found.message
+
+
+RANKED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+users, items, shift = nn.Embedding(20, 4), nn.Embedding(30, 4), nn.Embedding(20, 2)
+context = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
+optimizer = torch.optim.Adam([*users.parameters(), *items.parameters(), *shift.parameters(), *context.parameters()])
+def score(u, c, i):
+    return SCORE
+for step in range(5):
+    u, c, i, j = torch.randint(20, (16,)), torch.randn(16, 3), torch.randint(30, (16,)), torch.randint(30, (16,))
+    loss = -nn.functional.logsigmoid(score(u, c, i) - score(u, c, j)).mean()  # HERE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_network_that_cancels_in_a_difference_is_told_where_it_does(tmp_path: Path) -> None:
+    script = RANKED.replace("SCORE", "((users(u) + shift(u)[:, :1]) * items(i)).sum(1) + context(c).mean(1)")
+    assert_first_alarm(script, "gradient_always_zero", tmp_path)
+
+
+def test_a_shift_for_each_user_that_cancels_is_only_a_note(tmp_path: Path) -> None:
+    script = RANKED.replace("SCORE", "((users(u) + context(c)) * items(i)).sum(1) + shift(u).sum(1)")
+    assert {(each.cause, each.severity) for each in findings(script, tmp_path)} == {("gradient_always_zero", "note")}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words
@@ -21,8 +21,9 @@ class GradientAlwaysZero(Rule):
     What it finds
     -------------
     Trained parameters that got a gradient of exactly zero at all recorded steps, or at all of the last ones, where none
-    of the other rules names the cause. It names the operation nearest to the loss that got a gradient and sent zero. In
-    fewer than three steps it is a note.
+    of the other rules names the cause. It names the operation nearest to the loss that got a gradient and sent zero, or
+    the one before which paths cancel: of a single layer or a bias that is a note, as it may be meant. In fewer than
+    three steps it is a note.
 
     Why it matters
     --------------
@@ -61,14 +62,15 @@ class GradientAlwaysZero(Rule):
         groups: dict[Location | None, list[UnexplainedZero]] = defaultdict(list)
         for zero in case.unexplained_zeros:
             groups[_location(case, zero)].append(zero)
-        histories = case.histories
-        trained = {name for number in histories.trained for name in histories.tensor(number).names} if groups else set()
+        tensors = map(case.histories.tensor, case.histories.trained) if groups else ()
+        trained = {name: len(each.facts.shape) for each in tensors for name in each.names}
         for location, zeros in groups.items():
             yield self._finding(case, location, zeros, trained)
 
     def _finding(
-        self, case: Case, location: Location | None, zeros: list[UnexplainedZero], trained: Set[str]
+        self, case: Case, location: Location | None, zeros: list[UnexplainedZero], trained: Mapping[str, int]
     ) -> Finding:
+        """One for each line; `trained` has the number of axes of each trained parameter."""
         first = zeros[0]
         names = tuple(dict.fromkeys(zero.leaf.name for zero in zeros))
         steps = max(zero.leaf.steps for zero in zeros)
@@ -79,14 +81,17 @@ class GradientAlwaysZero(Rule):
         # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
         # at zero moves with the next step.
         is_certain = (first.node is not None and not _cancels(first)) or first.may_be_inside or first.is_unreached
-        may_be_right = first.leaf.is_loss_zero or not is_certain or is_early
-        is_alarm = not may_be_right and not trained.isdisjoint(names)
+        is_network = first.split is not None and sum(trained.get(name, 0) >= _MATRIX for name in names) >= _LAYERS
+        may_be_right = first.leaf.is_loss_zero or not (is_certain or is_network) or is_early
+        is_alarm = not may_be_right and not trained.keys().isdisjoint(names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero {when}{since}{_found(first)}",
             severity="warning" if is_alarm else "note",
             symptom="grad_zero",
             why=_why(first),
-            fix=_fix(first, is_early=is_early),
+            fix="multiply it with what differs between the two, or leave it out"
+            if is_network
+            else _fix(first, is_early=is_early),
             location=location,
             tensors=names,
             nodes=case.nodes_in(first.leaf.graph, (first.node, *(zero.leaf.node for zero in zeros)))
@@ -94,6 +99,11 @@ class GradientAlwaysZero(Rule):
             else (),
             evidence={"steps": steps, "leaves": len(names)},
         )
+
+
+_MATRIX = 2
+_LAYERS = 2
+"""So many matrices are a network, and no shift that cancels, such as one for each user where items are compared."""
 
 
 def _cancels(zero: UnexplainedZero) -> bool:
@@ -139,6 +149,8 @@ def _location(case: Case, zero: UnexplainedZero) -> Location | None:
         return case.location_of_call(zero.call)
     if zero.node is not None:
         return case.location_of(zero.leaf.graph, zero.node)
+    if zero.split is not None and (location := case.location_of(zero.leaf.graph, zero.split)) is not None:
+        return location
     return case.location_of_backward(zero.leaf.graph)
 
 
