@@ -19,6 +19,7 @@ from gradviz.analysis.parameters.copied_parameters import compared_copies, is_an
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.targets.imitated_targets import Imitated, imitated_targets
 
 
 class GradientIntoTarget(Rule):
@@ -31,6 +32,7 @@ class GradientIntoTarget(Rule):
     they are copies of. A target that is made of data and of a discounted output of the trained model itself
     (``reward + 0.99 * value(next_state)``), also over several steps. The weight of a log-probability (an advantage)
     that a trained model computes. One of two like comparisons in a loss, where only the other one detaches an operand.
+    Probabilities of a layer that labels train, which another layer imitates with ``kl_div()`` or ``cross_entropy()``.
     Comparisons of two outputs that are treated alike are left alone.
 
     Why it matters
@@ -99,6 +101,24 @@ class GradientIntoTarget(Rule):
         yield from self._of_the_model_itself(case)
         for twins in twin_calls(histories, case.backward_calls):
             yield self._forgotten(case, twins)
+        for imitated in imitated_targets(case):
+            yield self._imitated(case, imitated)
+
+    def _imitated(self, case: Case, imitated: Imitated) -> Finding:
+        flow, names = case.dataflow, case.histories.together(imitated.parameters)
+        location, compared = location_of_call(flow, imitated.softmax), location_of_call(flow, imitated.row)
+        loss = call_words(flow.log.calls[imitated.row])
+        return self.finding(
+            f"the target of {loss}{at_line(compared)} is computed by {names}, which labels train, too: gradients go "
+            "into the target, and draw it towards what should imitate it",
+            symptom="grad_wrong",
+            why="the loss also falls by moving the target to the prediction, which is not what the labels ask for",
+            fix="detach() the scores of which the target is made",
+            location=location,
+            symptom_location=compared if compared != location else None,
+            tensors=names_of(flow, imitated.parameters),
+            evidence={"parameters": len(imitated.parameters)},
+        )
 
     def _forgotten(self, case: Case, twins: TwinCalls) -> Finding:
         flow = case.dataflow
