@@ -62,7 +62,7 @@ def _why_not(value: Any) -> str | None:
         return f"it takes more than {MAX_ELEMENTS:,} elements" if value.numel() > MAX_ELEMENTS else None
     if type(value) in (tuple, list):
         return next((reason for each in value if (reason := _why_not(each))), None)
-    return None if isinstance(value, _PLAIN) else f"it takes a {type(value).__name__}"
+    return None if isinstance(value, _PLAIN) else f"it takes an object of {type(value).__name__}"
 
 
 def _copy(value: Any) -> Any:

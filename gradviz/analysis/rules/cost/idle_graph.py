@@ -71,10 +71,11 @@ class IdleGraph(Rule):
 
     def _finding(self, uses: GraphUses, path: str, location: Location | None, runs: int, nodes: int) -> Finding:
         times = "" if runs == 1 else f" {runs:,} times"
+        graphs = f"its graph of {counted(nodes, 'node')}" if runs == 1 else f"its graphs of {nodes:,} nodes together"
         return self.finding(
-            f"{path} ran{times} with gradients on, and no backward used its graph of {counted(nodes, 'node')}",
+            f"{path} ran{times} with gradients on, and no backward used {graphs}",
             why="every operation keeps what its backward needs until its result is freed",
             fix="run it under torch.no_grad(), or torch.inference_mode()",
             location=location,
-            evidence={"runs": runs, "nodes": nodes, "nodes of all runs": uses.nodes_made()},
+            evidence={"runs": runs, "nodes": nodes, "nodes of all models": uses.nodes_made()},
         )

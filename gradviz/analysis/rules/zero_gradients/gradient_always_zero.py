@@ -76,7 +76,7 @@ class GradientAlwaysZero(Rule):
         steps = max(zero.leaf.steps for zero in zeros)
         since = f", from {_operation(case, first)}{at_line(location)} on" if first.node is not None else ""
         of_which = "the last" if first.leaf.was_alive else "all"
-        when = f"in {of_which} {steps:,} steps" if steps > 1 else "in the only recorded step"
+        when = f"in {of_which} {steps:,} measured steps" if steps > 1 else "in the only recorded step"
         is_early = steps < MIN_LAST
         # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
         # at zero moves with the next step.
