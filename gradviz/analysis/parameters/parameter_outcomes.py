@@ -18,7 +18,7 @@ from gradviz.analysis.parameters.whole_modules import whole_modules
 from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import line_words_of
 
-_MAX_FROZEN_NAMES = 8
+_MAX_NAMES = 8
 
 OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "of no influence", "not reached"]
 """``of no influence``: the loss depends on a derivative that does not depend on it."""
@@ -93,18 +93,18 @@ def counted_outcomes(case: Case) -> str:
     if len(by_kind["reached"]) == len(found):
         return f"{total}, all reached"
     order: tuple[OutcomeKind, ...] = ("reached", "frozen", "cut off", "unused", "of no influence", "not reached")
-    parts = [_part(kind, by_kind[kind]) + _frozen_names(case, kind, by_kind) for kind in order if by_kind[kind]]
+    parts = [_part(kind, by_kind[kind]) + _modules(case, kind, by_kind) for kind in order if by_kind[kind]]
     return f"{total}: " + ", ".join(parts)
 
 
-def _frozen_names(case: Case, kind: OutcomeKind, by_kind: Mapping[OutcomeKind, list[Outcome]]) -> str:
-    """Which modules are frozen: that may be more than was meant, and nothing else tells so."""
-    if kind != "frozen":
+def _modules(case: Case, kind: OutcomeKind, by_kind: Mapping[OutcomeKind, list[Outcome]]) -> str:
+    """Which modules get no gradient: they may be more than was meant, and nothing else tells so."""
+    if kind == "reached":
         return ""
     flow = case.dataflow
-    frozen = names_of(flow, (each.tensor for each in by_kind[kind]))
+    own = names_of(flow, (each.tensor for each in by_kind[kind]))
     every = names_of(flow, (each.tensor for group in by_kind.values() for each in group))
-    words = together(whole_modules(frozen, every), _MAX_FROZEN_NAMES)
+    words = together(whole_modules(own, every), _MAX_NAMES)
     return f" ({words})" if words else ""
 
 
