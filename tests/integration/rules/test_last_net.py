@@ -135,7 +135,7 @@ def test_a_bias_on_which_a_derivative_does_not_depend_is_told_as_such(tmp_path: 
 
 def test_a_bias_on_which_a_derivative_does_not_depend_does_not_count_as_reached(tmp_path: Path) -> None:
     case = Case(recorded(SLOPES, tmp_path))
-    assert counted_outcomes(case) == "4 parameters: 3 reached, 1 of no influence"
+    assert counted_outcomes(case) == "4 parameters: 3 reached, 1 of no influence (net.2.bias)"
     assert why(case, (), "net.2.bias").verdict.startswith("gets no gradient: the loss depends on a derivative")
     both = Case(recorded(SLOPES.replace("square().mean()", "square().mean() + net(x).square().mean()"), tmp_path))
     assert counted_outcomes(both) == "4 parameters, all reached"
