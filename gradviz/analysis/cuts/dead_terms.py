@@ -109,18 +109,16 @@ def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
 
 def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> Iterator[DeadTerm]:
     flow = histories.flow
-    live = {
-        use.tensor
-        for row in sum_rows(flow, backward, root)
-        for use in histories.log.calls[row].inputs
-        if use.has_grad_fn
-    }
+    sums = frozenset(sum_rows(flow, backward, root))
+    live = {use.tensor for row in sums for use in histories.log.calls[row].inputs if use.has_grad_fn}
     for row, term, exit_row in constant_terms(flow, backward, root):
         lines = _cuts_above(flow, term, row, exit_row)
         if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
         for cuts in lines:
             if _is_constant_of_a_density(flow, row, cuts) or _is_bound_of_a_density(flow, term, row, cuts[0]):
+                break
+            if _is_a_setting_of_the_loss(flow, cuts[0], backward):
                 break
             trained = _trained_above(histories, cuts)
             if trained and not _only_shifts_the_value(flow, cuts[0], live):
@@ -162,6 +160,19 @@ def _is_bound_of_a_density(flow: Dataflow, term: int, row: int, cut: Cut) -> boo
     calls = ((each, flow.log.calls[each]) for each in flow.ancestors(term, row, cut.call))
     logs = (flow.values_of(call.inputs[0], each) for each, call in calls if plain_name(call.function) == "log")
     return any(values is not None and {values.minimum, values.maximum} <= {0.0, 1.0} for values in logs)
+
+
+def _is_a_setting_of_the_loss(flow: Dataflow, cut: Cut, backward: int) -> bool:
+    """Whether a number that was cut on purpose is also computed with where gradients flow, for each element: a radius
+    or a threshold, of which the loss has a term as well."""
+    cuts = [tensor for tensor in cut.dead_outputs if cut.kind in _ON_PURPOSE]
+    below = {row for tensor in cuts for row in flow.descendants(tensor, cut.call, backward)}
+    calls = [flow.log.calls[row] for row in below if flow.log.calls[row].live_inputs]
+    return any(
+        not use.requires_grad and _is_number(flow, use) and not all(_is_number(flow, each) for each in call.inputs)
+        for call in calls
+        for use in call.inputs
+    )
 
 
 def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, since: int) -> bool:

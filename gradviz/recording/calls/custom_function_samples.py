@@ -57,7 +57,8 @@ class CustomSamples:
 
 def _why_not(value: Any) -> str | None:
     if type(value) in (torch.Tensor, torch.nn.Parameter):
-        if not can_read_values(value) or value.layout is not torch.strided or value.is_complex():
+        is_complex = value.is_complex() and value.requires_grad
+        if not can_read_values(value) or value.layout is not torch.strided or is_complex:
             return "it takes tensors that cannot be copied as plain numbers"
         return f"it takes more than {MAX_ELEMENTS:,} elements" if value.numel() > MAX_ELEMENTS else None
     if type(value) in (tuple, list):

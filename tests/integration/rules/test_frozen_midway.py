@@ -87,3 +87,28 @@ def test_what_only_the_optimizer_of_an_earlier_phase_has_is_told_where_it_is_unf
 def test_what_an_optimizer_that_steps_has_is_trained(parameters: str, also: str, tmp_path: Path) -> None:
     script = HEAD + UNFROZEN.format(parameters=parameters, also=also)
     assert "stale_optimizer_params" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+def test_a_batch_normalization_at_rest_that_an_optimizer_has_is_left_alone(tmp_path: Path) -> None:
+    program = (
+        HEAD
+        + """
+net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1))
+for step in range(8):
+    if step % 4 == 0:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    if step >= 4:
+        net[1].eval().requires_grad_(False)
+    x = torch.randn(8, 4)
+    loss = F.mse_loss(net(x), x[:, :1])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    )
+    assert not alarms(program, tmp_path)
+    assert_first_alarm(
+        program.replace("net[1].eval().requires_grad_(False)", "net[0].requires_grad_(False)  # HERE"),
+        "requires_grad_false",
+        tmp_path,
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, assert_first_alarm, findings
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, findings
 
 NET = """
 class Net(nn.Module):
@@ -81,3 +81,30 @@ def test_a_weight_of_zero_for_a_bare_sum_is_noted_once(tmp_path: Path) -> None:
 )
 def test_a_penalty_times_zero_is_told(term: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + TOUCHED + f" + 0.0 * {term}  # HERE" + TRAIN, "term_without_gradient", tmp_path)
+
+
+RADIUS = (
+    HEAD
+    + """
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+radius = torch.zeros(())
+for step in range(6):
+    d = net(torch.randn(20, 4)).norm(dim=1)
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+)
+
+
+def test_a_radius_that_is_also_a_term_of_the_loss_is_left_alone(tmp_path: Path) -> None:
+    loss, after = "radius**2 + (d.square() - radius**2).clamp(min=0).mean()", "radius = d.detach().quantile(0.9)"
+    assert not alarms(RADIUS.format(loss=loss, after=after), tmp_path)
+
+
+def test_a_penalty_that_is_detached_is_told_as_before(tmp_path: Path) -> None:
+    script = RADIUS.format(loss="(d - 1).square().mean() + 0.1 * d.detach().mean()  # HERE", after="pass")
+    assert_first_alarm(script, "term_without_gradient", tmp_path)

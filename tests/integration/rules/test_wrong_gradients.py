@@ -16,6 +16,7 @@ from gradviz.capture.capture import Capture
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
+from tests.integration.rules.checked_scripts import alarms, assert_first_alarm
 
 WRONG: dict[tuple[str, str], str] = {
     ("broadcast_mismatch", "a policy loss with log probabilities of shape (N, 1)"): """
@@ -779,3 +780,31 @@ Running.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3))).sum().backward()
     capture = run(find_script(str(path)), (), RecordingPlan(backward=None, calls=True, for_pictures=False)).capture
     assert [finding for finding in check_case(Case(capture), RULES).findings if finding.is_alarm] == []
     assert any("something else each time" in sentence for sentence in capture.disclosures)
+
+
+BLUR = """
+import torch
+torch.manual_seed(0)
+class Blur(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, spectrum):
+        ctx.save_for_backward(spectrum)
+        return torch.fft.ifft(torch.fft.fft(x) * spectrum).real
+    @staticmethod
+    def backward(ctx, grad):
+        (spectrum,) = ctx.saved_tensors
+        return torch.fft.ifft(torch.fft.fft(grad) * spectrum).real, None  # HERE
+spectrum = torch.fft.fft(torch.tensor([0.5, 0.3, 0.2, 0, 0, 0, 0, 0]))
+net = torch.nn.Linear(4, 8)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = (Blur.apply(net(torch.randn(6, 4)), spectrum) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_function_with_a_constant_of_complex_numbers_is_compared_too(tmp_path: Path) -> None:
+    assert_first_alarm(BLUR, "custom_function_wrong_backward", tmp_path)
+    assert not alarms(BLUR.replace("fft(grad) * spectrum", "fft(grad) * spectrum.conj()"), tmp_path)

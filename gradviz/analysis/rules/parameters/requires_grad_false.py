@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.layer_calls import is_training
 from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import CutSeen, Finding, Location
@@ -94,6 +95,8 @@ class RequiresGradFalse(Rule):
         told = set[int]()
         for frozen, freezing in frozen_in_optimizer(histories, case.source_line):
             told.update(frozen)
+            if all(_is_normalization_at_rest(histories, each) for each in frozen):
+                continue
             made = frozen_when_made(histories, frozen[0], case.source_line)
             found = self._in_optimizer(histories, frozen, freezing, made)
             switch = switch_without_effect(case, frozen)
@@ -220,6 +223,15 @@ _NO_HOOK = (
 
 
 _ASKS = re.compile(r"\.grad\s+is\s+(not\s+)?None|\b(if|and|or|not)\s+([\w.]+\.grad\b(?!\.)|\w+\([\w.]+\.grad\))")
+
+
+def _is_normalization_at_rest(histories: ParameterHistories, number: int) -> bool:
+    """Whether a frozen factor or shift belongs to a batch normalization whose statistics rest, too, while the model
+    trains: to stop all of it is usual in fine-tuning."""
+    calls = (histories.log.calls[row] for row in reversed(histories.forward_uses(number)))
+    training = (call for call in calls if any(use.requires_grad for use in call.outputs))
+    last = next(training, None)
+    return last is not None and is_training(last) is False
 
 
 def _goes_on_without(case: Case, number: int, row: int) -> bool:
