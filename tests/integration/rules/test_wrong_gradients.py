@@ -16,7 +16,7 @@ from gradviz.capture.capture import Capture
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
-from tests.integration.rules.checked_scripts import alarms, assert_first_alarm
+from tests.integration.rules import checked_scripts
 
 WRONG: dict[tuple[str, str], str] = {
     ("broadcast_mismatch", "a policy loss with log probabilities of shape (N, 1)"): """
@@ -806,5 +806,5 @@ for step in range(3):
 
 
 def test_a_function_with_a_constant_of_complex_numbers_is_compared_too(tmp_path: Path) -> None:
-    assert_first_alarm(BLUR, "custom_function_wrong_backward", tmp_path)
-    assert not alarms(BLUR.replace("fft(grad) * spectrum", "fft(grad) * spectrum.conj()"), tmp_path)
+    checked_scripts.assert_first_alarm(BLUR, "custom_function_wrong_backward", tmp_path)
+    assert not checked_scripts.alarms(BLUR.replace("fft(grad) * spectrum", "fft(grad) * spectrum.conj()"), tmp_path)
