@@ -141,13 +141,17 @@ def _advantage(
 
 
 def _is_fitted(flow: Dataflow, difference: int, backward: int) -> bool:
-    """Whether another call of the step compares the two operands of a difference, as a loss does."""
+    """Whether another call of the step compares the two operands of a difference, as a loss does, or squares it."""
     both = {use.tensor for use in flow.log.calls[difference].inputs}
     rows = {row for tensor in both for row in flow.users(tensor, flow.step_before(backward)) if row < backward}
     calls = (flow.log.calls[row] for row in rows - {difference})
+    squared = (row for use in flow.log.calls[difference].outputs for row in flow.users(use.tensor, difference))
     return any(
         plain_name(call.function) in DIFFERENCES and {use.tensor for use in call.inputs} == both for call in calls
-    )
+    ) or any(plain_name(flow.log.calls[row].function) in _SQUARES for row in squared if row < backward)
+
+
+_SQUARES = frozenset({"square", "pow", "abs"})
 
 
 def _is_of(flow: Dataflow, tensor: int, row: int, value: int) -> bool:

@@ -361,6 +361,18 @@ def test_a_weight_of_logged_actions_that_moves_the_value_is_told(weight: str, tm
     assert_first_alarm(script, "gradient_into_target", tmp_path)
 
 
+def test_a_weight_of_the_advantage_whose_square_fits_the_value_is_told(tmp_path: Path) -> None:
+    advantage = "advantage = returns - v\n    w = torch.exp(2 * advantage).clamp(max=50.0)"
+    script = HEAD + LOGGED.format(weight=advantage, mark="  # HERE") + TRAIN
+    script = script.replace(
+        "F.mse_loss(v, returns)", "(torch.where(advantage > 0, 0.7, 0.3) * advantage.pow(2)).mean()"
+    )
+    assert_first_alarm(script, "gradient_into_target", tmp_path)
+    assert "gradient_into_target" not in {
+        each.cause for each in alarms(script.replace("exp(2 * advantage)", "exp(2 * advantage.detach())"), tmp_path)
+    }
+
+
 @pytest.mark.parametrize("weight", CONSTANT)
 def test_constant_weights_of_logged_actions_are_right(weight: str, tmp_path: Path) -> None:
     script = HEAD + LOGGED.format(weight=weight, mark="") + TRAIN
