@@ -19,6 +19,7 @@ from gradviz.analysis.numbers.gradient_origins import (
     senders,
     state_of,
 )
+from gradviz.analysis.numbers.joined_parts import is_join, site_of_mask
 from gradviz.analysis.numbers.underflow import (
     dtype_rounded_to_zero,
     is_converted_to_zero,
@@ -67,9 +68,10 @@ class ZeroGradient:
     """The line to change, as an index in the log's call sites; None for the line of the operation."""
     other_site: int | None = None
     """Where two factors started at zero: the line that filled the first of them; `blamed_site` filled the second."""
-    by: Literal["operation", "value", "cancelling"] = "operation"
+    by: Literal["operation", "value", "cancelling", "part"] = "operation"
     """``value``: the line's result is to blame, not its inputs; ``cancelling``: the operation sends gradients on
-    several paths, and their sum is zero where the paths meet again."""
+    several paths, and their sum is zero where the paths meet again; ``part``: it puts tensors together, and what comes
+    back is zero for this one."""
     was_alive: bool = False
     """Whether the leaves got gradients at first."""
     optimizer: int | None = None
@@ -210,6 +212,8 @@ class ZeroGradients:
             return None
         if self._is_loss_of_small_numbers(node, row):
             return self._by_underflow(plain, node, row)
+        if is_join(flow.log.calls[row]):
+            return replace(plain, cause="masked_out", call=row, blamed_site=site_of_mask(flow, row), by="part")
         return self._by_slope(plain, node, row)
 
     def _is_loss_of_small_numbers(self, node: Node, row: int) -> bool:

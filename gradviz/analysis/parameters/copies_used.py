@@ -172,7 +172,8 @@ def _sources_of(flow: Dataflow, tensor: int, before: int, among: frozenset[int])
     if not among.isdisjoint(seen):
         return []
     found: list[int] = []
-    while waiting and len(seen) < _MAX_WALK:
+    at_most = len(seen) + _MAX_WALK  # at each step, `vmap` makes one more tensor with the same memory
+    while waiting and len(seen) < at_most:
         number, has_parts = waiting.pop()
         for row in flow.producers(number, before)[-_LAST_CHANGES:]:
             call = flow.log.calls[row]

@@ -226,3 +226,24 @@ def test_the_call_of_the_copy_is_the_only_alarm(script: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY)
 def test_copies_beside_the_trained_model_raise_no_alarm(script: str, tmp_path: Path) -> None:
     assert alarms(HEAD + script, tmp_path) == []
+
+
+def test_members_of_an_ensemble_whose_stacked_copies_compute_in_a_long_run(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+from torch.func import functional_call, stack_module_state
+members = nn.ModuleList(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)) for _ in range(2))
+params, buffers = stack_module_state(list(members))  # HERE
+skeleton = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).to("meta")
+ensemble = torch.vmap(lambda p, b, x: functional_call(skeleton, (p, b), (x,)), in_dims=(0, 0, None))
+optimizer = torch.optim.Adam(members.parameters(), lr=0.01)
+for step in range(230):
+    x = torch.randn(8, 3)
+    loss = (ensemble(params, buffers, x)[..., 0] - x.sum(1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    )
+    assert_first_alarm(script, "copy_used_instead", tmp_path)

@@ -108,3 +108,47 @@ def test_a_radius_that_is_also_a_term_of_the_loss_is_left_alone(tmp_path: Path) 
 def test_a_penalty_that_is_detached_is_told_as_before(tmp_path: Path) -> None:
     script = RADIUS.format(loss="(d - 1).square().mean() + 0.1 * d.detach().mean()  # HERE", after="pass")
     assert_first_alarm(script, "term_without_gradient", tmp_path)
+
+
+SCALES = (
+    HEAD
+    + """
+WEIGHTS = {weights}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.ModuleList(nn.Linear(6, 6) for _ in range(3))
+        self.heads = nn.ModuleList(nn.Linear(6, 1) for _ in range(3))
+
+    def forward(self, x):
+        found = []
+        for layer in self.body:
+            x = torch.tanh(layer(x))
+            found.append(x)
+        return [head(each) for head, each in zip(self.heads, found)]
+
+def error(outputs, y):
+    total = 0.0
+    for weight, out in zip(WEIGHTS, outputs):  # HERE
+        total = total + weight * F.mse_loss(out, y)
+    return total
+
+net = Net()
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(5):
+    x = torch.randn(16, 6)
+    y = x[:, :1]
+    loss = error(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    x = torch.randn(16, 6)
+    print(F.mse_loss(net(x)[-1], x[:, :1]).item())
+"""
+)
+
+
+def test_an_output_that_is_scored_and_that_zip_leaves_out_of_the_loss_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(SCALES.format(weights=(0.3, 0.7)), "unused_parameter", tmp_path)
+    assert not alarms(SCALES.format(weights=(0.1, 0.3, 0.6)), tmp_path)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from math import prod
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -28,8 +27,6 @@ class Centred(Struct, frozen=True):
     difference: int
     maker: int | None
     """The call that made the values."""
-    is_only_one: bool = True
-    """Whether no other module takes the mean of several elements at the same line."""
 
 
 def centred_alone(flow: Dataflow) -> Iterator[Centred]:
@@ -42,11 +39,10 @@ def centred_alone(flow: Dataflow) -> Iterator[Centred]:
     for row, call in calls_named(flow, WITH_MEANS):
         if call.inputs and call.outputs:
             lines[location_of_call(flow, row), _path(flow, call)].append(_centred(flow, row, call))
-    right = {location for (location, _), tried in lines.items() if None in tried}
-    for (location, _), tried in lines.items():
-        last = tried[-1]
-        if len(tried) >= _MIN_TIMES and last is not None and None not in tried and _is_trained_with(flow, last):
-            yield replace(last, is_only_one=location not in right)
+    for tried in lines.values():
+        steps = [each for each in tried if each is not None and flow.log.calls[each.mean].grad_mode == "enabled"]
+        if len(steps) >= _MIN_TIMES and None not in tried and _is_trained_with(flow, steps[-1]):
+            yield steps[-1]
 
 
 _AROUND = frozenset({"unsqueeze", "view", "reshape", "expand", "expand_as", "detach"})

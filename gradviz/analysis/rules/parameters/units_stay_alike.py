@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -57,7 +58,7 @@ class UnitsStayAlike(Rule):
         by_line: dict[Location | None, list[int]] = defaultdict(list)
         for number in sorted(case.histories.trained):
             is_alike = case.dataflow.log.tensors[number].has_equal_units
-            if is_alike and shape_of(case.dataflow, number)[0] > 1 and case.histories.is_ever_stepped_live(number):
+            if is_alike and _has_units(shape_of(case.dataflow, number)) and case.histories.is_ever_stepped_live(number):
                 by_line[_line_of_values(case, number)].append(number)
         for location, numbers in by_line.items():
             yield self._finding(case, location, numbers)
@@ -77,6 +78,15 @@ class UnitsStayAlike(Rule):
             tensors=names_of(case.dataflow, numbers),
             evidence={"units": rows, "parameters": len(numbers)},
         )
+
+
+def _has_units(shape: tuple[int, ...]) -> bool:
+    """Whether a parameter has several rows of weights: a factor for each channel, of shape ``(channels, 1, 1)``, has
+    none."""
+    return shape[0] > 1 and (len(shape) == _TABLE or prod(shape[1:]) > 1)
+
+
+_TABLE = 2
 
 
 def _line_of_values(case: Case, number: int) -> Location | None:

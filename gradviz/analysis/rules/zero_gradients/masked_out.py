@@ -12,7 +12,8 @@ class MaskedOut(ZeroGradientRule):
     What it finds
     -------------
     A mask that selects nothing, a weight of a loss that is always 0, weights that start at zero on both sides of a
-    product. Zero on one side alone is fine: that side changes with the first step.
+    product. Zero on one side alone is fine: that side changes with the first step. Also a tensor that is put beside
+    others, and that a mask hides.
 
     Why it matters
     --------------
@@ -42,11 +43,15 @@ class MaskedOut(ZeroGradientRule):
     )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.by == "part":
+            return f"what follows {operation}() leaves out just the part that it puts in there"
         if zero.operand is not None:
             return f"all inputs of {operation}() are zero ({operand_words(zero)})"
         return f"{operation}() removes all of it, as its other operand is 0 or its mask selects nothing"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.by == "part":
+            return "a mask, an index or a factor of zero hides it, so it has no influence on the loss"
         if zero.other_site is not None:
             return (
                 "both factors start at zero, and the gradient of each is multiplied by the other: neither ever changes"
@@ -54,6 +59,8 @@ class MaskedOut(ZeroGradientRule):
         return "what is multiplied by zero has no influence on the loss, so its gradient is zero"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.by == "part":
+            return "look at the mask that goes with the result: it has to be true, or 1, for this part"
         if zero.other_site is not None:
             return "let only one of the two start at zero: that one changes with the first step, and then the other"
         if zero.by == "value":

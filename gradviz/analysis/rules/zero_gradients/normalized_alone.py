@@ -77,8 +77,12 @@ class NormalizedAlone(Rule):
         weights = {_weight(flow.log.calls[row]) for row, _ in layers}
         for row, axes in layers:
             yield self._of_layer(case, row, axes, weights)
+        lines = set[Location | None]()
         for centred in centred_alone(flow):
-            yield self._of_mean(case, centred)
+            found = self._of_mean(case, centred)
+            if found.location not in lines:
+                lines.add(found.location)
+                yield found
 
     def _of_normalize(self, case: Case, row: int, axis: int) -> Finding:
         flow = case.dataflow
@@ -124,7 +128,9 @@ class NormalizedAlone(Rule):
         maker = centred.maker
         mean = location_of_call(flow, centred.mean)
         given = None if maker is None else location_of_line(line_that_gave(flow, centred.mean, maker))
-        location, other = (mean, given) if given is None or centred.is_only_one else (given, mean)
+        # A module that normalizes is right elsewhere: it is used at the wrong place.
+        is_trained = flow.log.calls[centred.mean].inputs[0].requires_grad
+        location, other = (given, mean) if given is not None and is_trained else (mean, given)
         one = len(centred.axes) == 1
         return self.finding(
             f"the mean runs along {axes_words(centred.axes)} of {shape}, {'which has' if one else 'which have'} one "
@@ -132,7 +138,7 @@ class NormalizedAlone(Rule):
             symptom="grad_zero",
             why="a single number is its own mean",
             fix="leave the normalization out where each value is alone"
-            if flow.log.calls[centred.mean].inputs[0].requires_grad
+            if is_trained
             else "take the mean along the axis of the values that belong together; give it that shape first: "
             "x.view(groups, -1)",
             location=location,

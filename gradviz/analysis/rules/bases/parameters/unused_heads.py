@@ -11,9 +11,10 @@ import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import callers, location_of_call
+from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, last_line, tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line, tree_of
 from gradviz.graph.model import ModuleScope
 
 
@@ -32,6 +33,45 @@ def is_output_left(case: Case, group: UnusedParameters) -> bool:
         and not any(name.isidentifier() and not name.startswith("_") for name in each.names)
         for each in results
     )
+
+
+def is_scored(case: Case, group: UnusedParameters) -> bool:
+    """Whether the program goes on from the same result where gradients are off: what it scores, it means to train."""
+    flow, location = case.dataflow, None if group.last is None else location_of_call(case.dataflow, group.last)
+    rows = (row for number in group.tensors for row in flow.users(number))
+    scored = (row for row in rows if flow.log.calls[row].grad_mode != "enabled")
+    return location is not None and any(
+        flow.users(use.tensor, row)
+        for row in scored
+        if location_of_call(flow, row) == location
+        for use in flow.log.calls[row].outputs
+    )
+
+
+def loop_that_ends_early(case: Case, group: UnusedParameters) -> Location | None:
+    """The loop over ``zip()`` in which the other results of the same line are used: it ends with the shortest list."""
+    flow, location = case.dataflow, None if group.last is None else location_of_call(case.dataflow, group.last)
+    since = flow.step_before(group.last or 0)
+    for row in range(max(since, 0), group.last or 0):
+        call = flow.log.calls[row]
+        if not call.outputs or not call.outputs[0].requires_grad or location_of_call(flow, row) != location:
+            continue
+        for user in flow.users(call.outputs[0].tensor, row):
+            for line in callers(flow, user):
+                loop = _zip_around(case, line.file, line.line)
+                if loop is not None:
+                    return Location(line.file, loop)
+    return None
+
+
+def _zip_around(case: Case, file: str, line: int) -> int | None:
+    lines = case.capture.sources.get(file)
+    loops = (node for node in tree_of(lines).nodes if isinstance(node, (ast.For, ast.comprehension))) if lines else ()
+    for loop in loops:
+        last = last_line(loop) if isinstance(loop, ast.For) else loop.iter.lineno
+        if called_name(loop.iter) == "zip" and loop.iter.lineno <= line <= last:
+            return loop.iter.lineno
+    return None
 
 
 def _is_returned(case: Case, row: int) -> bool:

@@ -18,7 +18,12 @@ from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.hidden_code import hidden_code
 from gradviz.analysis.rules.bases.parameters.lost_results import use_it, written_into_data
-from gradviz.analysis.rules.bases.parameters.unused_heads import is_not_chosen, is_output_left
+from gradviz.analysis.rules.bases.parameters.unused_heads import (
+    is_not_chosen,
+    is_output_left,
+    is_scored,
+    loop_that_ends_early,
+)
 from gradviz.graph.compilations import GradientCut
 
 
@@ -132,6 +137,7 @@ class UnusedRule(Rule):
         hidden = hidden_code(histories)
         severity: Severity = "warning"
         what, why = "no loss uses the result", _RESULT_IS_LOST
+        location = group.location if lost is None else lost.overwritten
         if lost is not None:
             what += f": {lost.variable} is assigned again before anything reads it"
             fix = use_it(lost)
@@ -142,6 +148,11 @@ class UnusedRule(Rule):
             fix = (
                 "compute with the result itself: F.linear(x, weight), or torch.func.functional_call(model, weights, x)"
             )
+        elif is_output_left(case, group) and is_scored(case, group):
+            what += ", though the program uses the same one where gradients are off"
+            loop = loop_that_ends_early(case, group)
+            fix = "use it in the loss, too" + ("" if loop is None else ": zip() ends with the shortest of its lists")
+            location = loop or location
         elif group.is_of_library or is_output_left(case, group):
             severity = "note"
             fix = _IF_MEANT
@@ -153,7 +164,7 @@ class UnusedRule(Rule):
             symptom="grad_none",
             why=why,
             fix=fix,
-            location=group.location if lost is None else lost.overwritten,
+            location=location,
             symptom_location=None if lost is None else lost.computed,
             tensors=names_of(histories.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
