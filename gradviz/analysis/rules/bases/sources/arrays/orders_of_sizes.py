@@ -15,9 +15,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
 
 _COUNT = 4
+_MAX_NAMES = 4
 _ARRAYS = frozenset({"array", "asarray", "tensor", "as_tensor", "FloatTensor"})
 _JOINS = frozenset({"stack", "array", "tensor", "column_stack"})
 _Sizes = tuple[str, ...]
@@ -63,10 +65,24 @@ def _products(tree: SourceTree) -> Iterator[tuple[_Sizes, int]]:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
         for factor, other in ((node.left, node.right), (node.right, node.left)):
-            is_turned = isinstance(other, ast.Subscript) and any(isinstance(e, ast.List) for e in ast.walk(other.slice))
             sizes = _of_array(tree, factor)
-            if sizes and not is_turned:
+            if sizes and not _is_put_together(tree, other):
                 yield sizes, node.lineno
+
+
+def _is_put_together(tree: SourceTree, node: ast.expr) -> bool:
+    """Whether four values were given an order on the way: ``boxes[:, [1, 0, 3, 2]]``, or columns that are stacked."""
+    for _ in range(_MAX_NAMES):
+        source = source_of(tree, node)
+        if source is None:
+            return False
+        is_turned = isinstance(source, ast.Subscript) and any(isinstance(e, ast.List) for e in ast.walk(source.slice))
+        if is_turned or called_name(source) in _JOINS or isinstance(source, ast.List):
+            return True
+        if not isinstance(source, ast.Subscript):
+            return False
+        node = source.value
+    return False
 
 
 def _of_array(tree: SourceTree, node: ast.expr) -> _Sizes:

@@ -24,8 +24,8 @@ _RANKS = re.compile(
 )
 _SCORES = re.compile(r"score|pred|prob|output|logit", re.IGNORECASE)
 _NAMED = frozenset({"y_score", "y_pred", "preds", "scores"})
-_PREDICTED = 1
-"""Which argument of scikit-learn's functions has the scores."""
+_OF_SCIKIT_LEARN = frozenset({"roc_auc_score", "average_precision_score", "precision_recall_curve", "roc_curve"})
+"""They take labels first; functions of torchmetrics and torcheval take scores first."""
 _OF_WHERE = 3
 
 
@@ -49,12 +49,25 @@ def ranked_classes(tree: SourceTree) -> Iterator[RankedClasses]:
 
 
 def _scores(tree: SourceTree, call: ast.Call) -> ast.expr | None:
-    """The argument by which a function ranks."""
+    """The argument by which a function ranks, if that is known."""
     named = next((each.value for each in call.keywords if each.arg in _NAMED), None)
     own = [each for each in tree.nodes if isinstance(each, FUNCTIONS) and each.name == called_name(call)]
-    places = [place for each in own for place, name in enumerate(parameters_of(each)) if _SCORES.search(name)]
-    place = _PREDICTED if not own else places[0] if len(places) == 1 else len(call.args)
+    if own:
+        places = [place for each in own for place, name in enumerate(parameters_of(each)) if _SCORES.search(name)]
+    elif _has_scores_first(tree):
+        places = [0]
+    else:
+        places = [1] if called_name(call) in _OF_SCIKIT_LEARN else []
+    place = places[0] if len(places) == 1 else len(call.args)
     return named if named is not None or place >= len(call.args) else call.args[place]
+
+
+def _has_scores_first(tree: SourceTree) -> bool:
+    """Whether the file takes such functions from torchmetrics or torcheval."""
+    modules = [each.module or "" for each in tree.nodes if isinstance(each, ast.ImportFrom)]
+    modules += [alias.name for each in tree.nodes if isinstance(each, ast.Import) for alias in each.names]
+    roots = {each.partition(".")[0] for each in modules}
+    return bool(roots & {"torchmetrics", "torcheval"}) and "sklearn" not in roots
 
 
 def _is_cut(node: ast.expr) -> bool:
