@@ -766,6 +766,232 @@ def to_pixels(xyxy, scale=np.array([W, H_, W, H_])):
     return xyxy * scale
 print(to_pixels(found)[:2])
 """,
+    "channels that change their order": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+class Detection(Dataset):
+    def __init__(self, n):
+        self.images = rng.random((n, 8, 8, 3)).astype("float32")
+        self.boxes = np.sort(rng.random((n, 2, 2)), axis=1).reshape(n, 4).astype("float32")
+    def __len__(self):
+        return len(self.images)
+    def __getitem__(self, i):
+        image, boxes = self.images[i], self.boxes[i]
+        if rng.random() < 0.5:
+            image = image[..., ::-1].copy()  # RGB to BGR
+        return torch.from_numpy(image).permute(2, 0, 1).flatten(), torch.from_numpy(boxes)
+net = nn.Linear(192, 4)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for epoch in range(3):
+    for a, b in DataLoader(Detection(80), batch_size=20):
+        loss = F.smooth_l1_loss(net(a), b)
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+""",
+    "columns that miss nothing": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+x = rng.normal(5, 2, size=(300, 5))
+x[rng.random(300) < 0.2, 4] = np.nan
+y = (x[:, 0] > 5).astype("int64")
+x[np.isnan(x)] = -1
+complete = x[:, :4]
+mu, sd = complete[:200].mean(axis=0), complete[:200].std(axis=0)
+has = x[:, 4:] != -1
+z = np.concatenate([(complete - mu) / sd, np.where(has, x[:, 4:] / 10, 0), has], 1).astype("float32")
+net = nn.Linear(6, 2)
+xt = torch.from_numpy(z)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(30):
+    loss = F.cross_entropy(net(xt[:200]), torch.from_numpy(y[:200]))
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "two kinds of features that are put side by side": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+def zscore(a):
+    m = a.mean(axis=0)
+    return (a - m) / (a.std(axis=0) + 1e-6)
+raw = [rng.normal(size=(200, 4)), rng.normal(size=(200, 3))]
+audio, video = raw[:1], raw[1:]
+a, v = zscore(audio[0]), zscore(video[0])
+x = torch.tensor(np.hstack([a, v]), dtype=torch.float32)
+y = (x[:, 0] * x[:, 5] > 0).long()
+net = nn.Sequential(nn.Linear(7, 16), nn.ReLU(), nn.Linear(16, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(30):
+    loss = F.cross_entropy(net(x), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "inputs and targets that are columns of one table": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+def standardize(a):
+    return (a - a.mean(axis=0)) / a.std(axis=0)
+table = rng.normal(3, 2, size=(300, 6))
+inputs, targets = table[:, :5], table[:, 5:]
+targets = targets + inputs[:, :1]
+x, y = standardize(inputs).astype("float32"), standardize(targets).astype("float32")
+xt, yt = torch.from_numpy(x), torch.from_numpy(y)
+net = nn.Linear(5, 1)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(30):
+    loss = F.mse_loss(net(xt[:240]), yt[:240])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+with torch.no_grad():
+    print(F.mse_loss(net(xt[240:]), yt[240:]))
+""",
+    "boxes with columns before rows, transposed": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+h, w = 240, 320
+n = 200
+yx = rng.uniform([0, 0, 120, 110], [100, 100, 240, 320], (n, 4))
+target = torch.tensor(yx / np.array([h, w, h, w]), dtype=torch.float32)
+feats = torch.cat([target, torch.randn(n, 4)], 1)
+net = nn.Linear(8, 4)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(40):
+    loss = F.l1_loss(net(feats), target)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+with torch.no_grad():
+    found = net(feats).numpy()
+y1, x1, y2, x2 = found.T
+xyxy = np.array([x1, y1, x2, y2]).T
+print((xyxy * np.array([w, h, w, h]))[:2])
+""",
+    "pairs that are turned around": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+h, w = 240, 320
+n = 200
+yx = rng.uniform([0, 0, 120, 110], [100, 100, 240, 320], (n, 4))
+target = torch.tensor(yx / np.array([h, w, h, w]), dtype=torch.float32)
+feats = torch.cat([target, torch.randn(n, 4)], 1)
+net = nn.Linear(8, 4)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(40):
+    loss = F.l1_loss(net(feats), target)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+def as_xy(boxes):
+    return boxes.reshape(-1, 2, 2)[..., ::-1].reshape(-1, 4)
+with torch.no_grad():
+    found = net(feats).numpy()
+xy = found.reshape(-1, 2, 2)[:, :, ::-1].reshape(-1, 4)
+print((xy * np.array([w, h, w, h]))[:2])
+""",
+    "a function that gives boxes another order": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+h, w = 240, 320
+n = 200
+yx = rng.uniform([0, 0, 120, 110], [100, 100, 240, 320], (n, 4))
+target = torch.tensor(yx / np.array([h, w, h, w]), dtype=torch.float32)
+feats = torch.cat([target, torch.randn(n, 4)], 1)
+net = nn.Linear(8, 4)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(40):
+    loss = F.l1_loss(net(feats), target)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+def as_xy(boxes):
+    return np.take(boxes, [1, 0, 3, 2], axis=1)
+with torch.no_grad():
+    found = as_xy(net(feats).numpy())
+print((found * np.array([w, h, w, h]))[:2])
+""",
+    "a rule of thumb beside the scores": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+def roc_auc_score(y_true, y_score):
+    ranks = np.empty(len(y_score))
+    order = np.argsort(y_score, kind="stable")
+    ranks[order] = np.arange(1, len(order) + 1)
+    for v in np.unique(y_score):
+        same = y_score == v
+        ranks[same] = ranks[same].mean()
+    n = y_true.sum()
+    return (ranks[y_true == 1].sum() - n * (n + 1) / 2) / (n * (len(y_true) - n))
+x = rng.normal(size=(400, 5)).astype("float32")
+y = (x[:, 0] + rng.normal(size=400) > 0.5).astype("int64")
+net = nn.Linear(5, 1)
+xt, yt = torch.from_numpy(x), torch.from_numpy(y).float()
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(30):
+    loss = F.binary_cross_entropy_with_logits(net(xt[:300])[:, 0], yt[:300])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+with torch.no_grad():
+    score = net(xt[300:])[:, 0].numpy()
+rule_of_thumb = (x[300:, 0] > 0.5).astype(float)
+print("network", roc_auc_score(y[300:], score), "rule of thumb", roc_auc_score(y[300:], rule_of_thumb))
+""",
+    "points of an error": """
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+x = torch.randn(300, 4)
+y = x.sum(1, keepdim=True)
+net = nn.Linear(4, 1)
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+scale, offset = -10.0, 100.0
+for step in range(40):
+    loss = F.mse_loss(net(x[:200]), y[:200])
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+with torch.no_grad():
+    mae = F.l1_loss(net(x[200:]), y[200:]).item()
+points = mae * scale + offset
+print("points of the challenge", points)
+""",
     "two halves of a window that are compared with each other": """
 import torch
 import torch.nn.functional as F

@@ -24,7 +24,7 @@ from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _PAIR = 2
-_JOINS = frozenset({"concatenate", "vstack", "cat", "concat", "stack"})
+_JOINS = frozenset({"concatenate", "vstack", "hstack", "column_stack", "cat", "concat", "stack"})
 _TURNED = frozenset({"T", "mT"})
 _VIEWS = frozenset({"TSNE", "MDS", "SpectralEmbedding"})
 """Classes of scikit-learn that have no ``transform()``: they only draw what they are fitted to."""

@@ -15,8 +15,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.boxes.flipped_alone import is_turned
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _COUNT = 4
 _MAX_NAMES = 4
@@ -71,18 +73,24 @@ def _products(tree: SourceTree) -> Iterator[tuple[_Sizes, int]]:
 
 
 def _is_put_together(tree: SourceTree, node: ast.expr) -> bool:
-    """Whether four values were given an order on the way: ``boxes[:, [1, 0, 3, 2]]``, or columns that are stacked."""
+    """Whether four values were given an order on the way: ``boxes[:, [1, 0, 3, 2]]``, ``pairs[..., ::-1]``, or columns
+    that are stacked."""
     for _ in range(_MAX_NAMES):
         source = source_of(tree, node)
         if source is None:
             return False
-        is_turned = isinstance(source, ast.Subscript) and any(isinstance(e, ast.List) for e in ast.walk(source.slice))
-        if is_turned or called_name(source) in _JOINS or isinstance(source, ast.List):
+        own = [each for each in tree.nodes if isinstance(each, FUNCTIONS) and each.name == called_name(source)]
+        if any(_gives_an_order(part) for each in (source, *own) for part in ast.walk(each)):
             return True
-        if not isinstance(source, ast.Subscript):
+        if not isinstance(source, (ast.Subscript, ast.Attribute)):
             return False
         node = source.value
     return False
+
+
+def _gives_an_order(node: ast.AST) -> bool:
+    """``[1, 0, 3, 2]``, ``[y1, x1, y2, x2]`` and ``::-1``."""
+    return is_turned(node) or (isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == _COUNT)
 
 
 def _of_array(tree: SourceTree, node: ast.expr) -> _Sizes:

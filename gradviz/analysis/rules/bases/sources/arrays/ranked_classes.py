@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.arrays.resolved_values import sources_of
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of, sources_of
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
@@ -27,6 +27,10 @@ _NAMED = frozenset({"y_score", "y_pred", "preds", "scores"})
 _OF_SCIKIT_LEARN = frozenset({"roc_auc_score", "average_precision_score", "precision_recall_curve", "roc_curve"})
 """They take labels first; functions of torchmetrics and torcheval take scores first."""
 _OF_WHERE = 3
+_DATA = frozenset({
+    "normal", "uniform", "standard_normal", "randn", "rand", "random", "load", "loadtxt", "genfromtxt", "read_csv",
+})  # fmt: skip
+_MAX_NAMES = 6
 
 
 class RankedClasses(Struct, frozen=True):
@@ -44,7 +48,7 @@ def ranked_classes(tree: SourceTree) -> Iterator[RankedClasses]:
             continue
         given = _scores(tree, node)
         cuts = [] if given is None else sources_of(tree, given)
-        if cuts and all(_is_cut(each) for each in cuts):
+        if cuts and all(_is_cut(each) and not _is_of_data(tree, each) for each in cuts):
             yield RankedClasses(cuts[0].lineno, node.lineno, called_name(node))
 
 
@@ -82,6 +86,19 @@ def _is_cut(node: ast.expr) -> bool:
             is_whole = len(given) <= (isinstance(node.func, ast.Attribute) and _is_library(node.func.value))
             return name == "argmax" or (name in ("round", "rint", "round_") and is_whole and not node.keywords)
     return False
+
+
+def _is_of_data(tree: SourceTree, cut: ast.expr) -> bool:
+    """Whether a column of the data is cut, as for a rule of thumb that the network should surpass."""
+    node = cut.left if isinstance(cut, ast.Compare) else cut
+    for _ in range(_MAX_NAMES):
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        source = source_of(tree, node)
+        if source is None or source is node:
+            break
+        node = source
+    return called_name(node) in _DATA
 
 
 def _is_library(node: ast.expr) -> bool:

@@ -29,7 +29,7 @@ _ERRORS = frozenset({
 _SIZES = frozenset({"abs", "absolute", "square", "fabs"})
 _MEANS = frozenset({"mean", "average", "median", "sqrt"})
 _DEVIATIONS = re.compile(r"std|sigma|scale|(^|[._])sd($|_)", re.IGNORECASE)
-_PLACES = re.compile(r"mean|(^|[._])mu($|_)|average|offset", re.IGNORECASE)
+_PLACES = re.compile(r"mean|(^|[._])mu($|_)|average", re.IGNORECASE)
 _MAX_DEPTH = 4
 
 
