@@ -992,6 +992,29 @@ with torch.no_grad():
 points = mae * scale + offset
 print("points of the challenge", points)
 """,
+    "hits of a user on average": """
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+scores = nn.Linear(8, 20)
+opt = torch.optim.Adam(scores.parameters(), lr=1e-2)
+x = torch.randn(120, 8)
+y = torch.randint(0, 20, (120, 3))
+for step in range(20):
+    target = torch.zeros(120, 20).scatter(1, y, 1.0)
+    loss = F.binary_cross_entropy_with_logits(scores(x), target)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+hits, users = 0, 0
+with torch.no_grad():
+    for row, wanted in zip(x, y):
+        top = scores(row).topk(5).indices
+        hits += (top[:, None] == wanted[None]).any(0).sum().item()
+        users += 1
+print("hits of a user on average", hits / users)
+""",
     "two halves of a window that are compared with each other": """
 import torch
 import torch.nn.functional as F
