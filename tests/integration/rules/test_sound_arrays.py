@@ -1015,6 +1015,44 @@ with torch.no_grad():
         users += 1
 print("hits of a user on average", hits / users)
 """,
+    "a mask that hides the diagonal": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+def fit(model, x, y, epochs=10):
+    opt = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(epochs):
+        order = torch.randperm(len(x))
+        for i in range(0, len(x), 32):
+            pick = order[i : i + 32]
+            loss = F.cross_entropy(model(x[pick]), y[pick])
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    return model
+labels = rng.integers(0, 4, 120)
+x = (rng.normal(size=(120, 6)) + 2 * np.eye(6)[labels]).astype("float32")
+def two_views(z, w, labels):
+    sim = z @ w.T
+    best = np.argmax(sim, axis=1)
+    return np.mean(best == np.arange(len(z))), np.mean(labels[best] == labels)
+def masked(z, labels):
+    n = len(z)
+    keep = np.ones((n, n), dtype=bool)
+    for i in range(n):
+        keep[i, i] = False
+    sim = np.where(keep, z @ z.T, -5.0)
+    return np.mean(labels[np.argmax(sim, axis=1)] == labels)
+net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 4))
+fit(net, torch.from_numpy(x), torch.from_numpy(labels))
+with torch.no_grad():
+    z = net[:2](torch.from_numpy(x)).numpy()
+    w = net[:2](torch.from_numpy(x) + 0.1 * torch.randn(120, 6)).numpy()
+print(two_views(z, w, labels), masked(z, labels))
+""",
     "two halves of a window that are compared with each other": """
 import torch
 import torch.nn.functional as F

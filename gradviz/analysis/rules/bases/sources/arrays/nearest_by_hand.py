@@ -35,6 +35,7 @@ _PRODUCTS = frozenset({"dot", "matmul", "mm"})
 _ENDS = {"argmax": True, "argmin": False}
 _TAKES_OUT = re.compile(r"diag|identity|tri[lu]|delete\(|!=|continue|\[1\]|\[1:|1:|\+ 1|inf|eye\(")
 _VOTES = frozenset({"mode", "most_common", "argmax", "eq", "equal", "accuracy_score"})
+_CHOOSE = frozenset({"where", "masked_where", "masked_array"})
 _BOTH = 2
 
 
@@ -51,7 +52,8 @@ def found_among_themselves(tree: SourceTree) -> Iterator[int]:
     """The lines that take what is nearest to a vector of a set among all of this set, where nothing takes it out."""
     for node, values, is_largest in _ends(tree):
         measured = source_of(tree, values)
-        if measured is None or not any(_labels_read(tree, node)) or _takes_out(tree, node, values):
+        is_read = measured is not None and any(_labels_read(tree, node))
+        if measured is None or not is_read or _may_mask(measured) or _takes_out(tree, node, values):
             continue
         is_scored = any(isinstance(each, ast.Compare) for each in ast.walk(tree.scope(node)))
         if is_scored and is_largest is not _is_distance(tree, measured) and _is_with_itself(tree, measured):
@@ -171,6 +173,24 @@ def _root(node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and node.attr == "T"):
         node = node.value
     return node
+
+
+def _may_mask(measured: ast.expr) -> bool:
+    """``np.where(keep, z @ z.T, -1)``, ``z @ z.T - 9 * same``: whether something else may hide the diagonal."""
+    for part in ast.walk(measured):
+        if called_name(part) in _CHOOSE:
+            return True
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub, ast.Mult)):
+            sides = (part.left, part.right)
+            has_product = [any(_is_product(each) for each in ast.walk(side)) for side in sides]
+            others = [side for side, has in zip(sides, has_product, strict=True) if not has]
+            if any(has_product) and any(names_in(side) for side in others):
+                return True
+    return False
+
+
+def _is_product(node: ast.AST) -> bool:
+    return called_name(node) in _PRODUCTS or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
 
 
 def _takes_out(tree: SourceTree, node: ast.expr, values: ast.expr) -> bool:
