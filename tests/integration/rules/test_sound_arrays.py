@@ -1053,6 +1053,30 @@ with torch.no_grad():
     w = net[:2](torch.from_numpy(x) + 0.1 * torch.randn(120, 6)).numpy()
 print(two_views(z, w, labels), masked(z, labels))
 """,
+    "two views that a network computed together": """
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+def standardize(a):
+    return (a - a.mean(axis=0)) / a.std(axis=0)
+def cka(a, b):
+    return np.linalg.norm(a.T @ b) ** 2 / (np.linalg.norm(a.T @ a) * np.linalg.norm(b.T @ b))
+x = torch.randn(200, 6)
+y = (x[:, 0] > 0).long()
+net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+for step in range(30):
+    loss = F.cross_entropy(net(x), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+with torch.no_grad():
+    both = net[:2](torch.cat([x, x + 0.1 * torch.randn(200, 6)])).numpy()
+clean, noisy = both[:200], both[200:]
+print("similarity", cka(standardize(clean), standardize(noisy)))
+""",
     "two halves of a window that are compared with each other": """
 import torch
 import torch.nn.functional as F

@@ -24,6 +24,7 @@ from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _PAIR = 2
+_WITHOUT_GRADIENTS = frozenset({"no_grad", "inference_mode"})
 _JOINS = frozenset({"concatenate", "vstack", "hstack", "column_stack", "cat", "concat", "stack"})
 _TURNED = frozenset({"T", "mT"})
 _VIEWS = frozenset({"TSNE", "MDS", "SpectralEmbedding"})
@@ -56,6 +57,8 @@ def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
             continue
         split, side = part_of[name]
         if function in own:
+            if _is_computed(tree, split):
+                continue
             fitter = function
         elif isinstance(call.func, ast.Attribute):
             fitter = _fitted_object(call.func.value)
@@ -68,6 +71,20 @@ def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
         if other is not None and not (function in own and _meet(tree, call, other[3])):
             yield FittedTwice(name, call.lineno, other[0], other[1], function)
         before.append((name, call.lineno, side, call))
+
+
+def _is_computed(tree: SourceTree, data: str) -> bool:
+    """Whether a model has computed what is split: a block without gradients does, or a result is taken off its graph.
+    Two views are often computed together."""
+    for target, value in tree.assignments:
+        if ast.unparse(target) != data:
+            continue
+        blocks = (item.context_expr for each in tree.around(value) if isinstance(each, ast.With) for item in each.items)
+        if any(called_name(each) in _WITHOUT_GRADIENTS for each in blocks):
+            return True
+        if any(called_name(each) == "detach" for each in ast.walk(value)):
+            return True
+    return False
 
 
 def _meet(tree: SourceTree, one: ast.Call, other: ast.Call) -> bool:
