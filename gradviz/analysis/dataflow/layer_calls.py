@@ -3,6 +3,8 @@ whether what is trained meets a result."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
@@ -82,6 +84,11 @@ def meets_parameters(flow: Dataflow, row: int) -> bool:
     until = flow.next_of_kind("step", row)
     below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until)
     return until < len(flow.log.calls) and any(flow.log.calls[each].live_inputs for each in below)
+
+
+def take_parameters(flow: Dataflow, rows: Iterable[int]) -> bool:
+    """Whether one of some calls takes a parameter of a module."""
+    return any(flow.log.tensors[use.tensor].role == "parameter" for row in rows for use in flow.log.calls[row].inputs)
 
 
 def dense_weights_above(flow: Dataflow, tensor: int, row: int) -> set[int]:

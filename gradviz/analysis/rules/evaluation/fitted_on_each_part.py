@@ -11,6 +11,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.coded_parts import coded_classes, coded_parts
 from gradviz.analysis.rules.bases.evaluations.standardized_parts import OwnMean, standardized_apart
 from gradviz.analysis.rules.bases.sources.fitted_parts import FittedTwice, fitted_twice
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
@@ -84,8 +85,12 @@ class FittedOnEachPart(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for file, tree in own_files(case) if case.histories.reached_by else ():
+            ran = LinesThatRan(case.dataflow, file)
             for fitted in fitted_twice(tree):
-                yield self._finding(file, fitted)
+                # What a model computed is no data: a loss may standardize two views of a batch.
+                rows = ran.rows_in(fitted.line, fitted.line)
+                if not any(case.dataflow.log.calls[row].live_inputs for row in rows):
+                    yield self._finding(file, fitted)
         for parts in (*coded_parts(case), *coded_classes(case)):
             what = (
                 "classes of the labels"

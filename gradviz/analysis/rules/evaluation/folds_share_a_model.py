@@ -185,7 +185,7 @@ def _goes_over_folds(tree: SourceTree, iterated: ast.expr) -> bool:
     maker = iterated.func.value  # type: ignore[attr-defined]
     key = tree.key_of(maker)
     made = [maker, *(value for target, value in tree.assignments if key is not None and tree.key_of(target) == key)]
-    return any(re.search("fold", called_name(each), re.IGNORECASE) for each in made)
+    return any(re.search("(?<!un)fold", called_name(each), re.IGNORECASE) for each in made)
 
 
 def _scored_after_training(rounds: list[_Round]) -> int:

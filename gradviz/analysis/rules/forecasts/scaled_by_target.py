@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import DIFFERENCES, call_words, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import take_parameters
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.scaled_windows import ScaledWindow, scaled_windows
@@ -68,7 +70,7 @@ class ScaledByTarget(Rule):
             if site not in told:
                 told.add(site)
                 yield self._finding(case, found)
-        if not told and any(calls_in_training(case.dataflow, DIFFERENCES)):
+        if not told and _compares_with_data(case.dataflow):
             for file, tree in own_files(case):
                 for window in windows_scaled_whole(tree):
                     yield self._of_source(file, window)
@@ -99,3 +101,15 @@ class ScaledByTarget(Rule):
             symptom_location=compared if compared != location else None,
             evidence={"history": found.history, "horizon": found.horizon},
         )
+
+
+def _compares_with_data(flow: Dataflow) -> bool:
+    """Whether a loss compares a prediction with something that no parameter has computed, as a forecast with what came:
+    two views of one window that a model reads are compared with each other."""
+    for rows in calls_in_training(flow, DIFFERENCES):
+        row = rows[-1]
+        targets = (use.tensor for use in flow.log.calls[row].inputs if not use.requires_grad)
+        above = (flow.ancestors(each, row, flow.step_before(row)) for each in targets)
+        if not all(take_parameters(flow, each) for each in above):
+            return True
+    return False

@@ -118,6 +118,12 @@ def _trains_in_loop(tree: SourceTree, nodes: list[ast.AST]) -> bool:
     return any(next(tree.loops_around(each), None) is not None for each in backwards)
 
 
+def _has_twin(tree: SourceTree, function: _Function) -> bool:
+    """Whether another class has a function of this name that takes the same, so that one may stand for the other."""
+    others = (each for each in tree.nodes if isinstance(each, FUNCTIONS) and each is not function)
+    return any(each.name == function.name and parameters_of(each) == parameters_of(function) for each in others)
+
+
 def _is_asked_for(tree: SourceTree, function: _Function) -> bool:
     """Whether others may say which arguments a function has: it is a value somewhere, or belongs to a class that
     inherits or is inherited, or there are several of its name."""
@@ -130,7 +136,7 @@ def _is_asked_for(tree: SourceTree, function: _Function) -> bool:
         if (around.bases and not is_own) or is_base:
             return True
         if is_own and around.bases:
-            return any(called_name(each) == "forward" for each in tree.nodes)
+            return any(called_name(each) == "forward" for each in tree.nodes) or _has_twin(tree, function)
     called = {id(each.func) for each in tree.nodes if isinstance(each, ast.Call)}
     kind = ast.Attribute if isinstance(around, ast.ClassDef) else ast.Name
     uses = (each for each in tree.nodes if isinstance(each, kind) and is_read(each))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words, calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import take_parameters
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -19,7 +20,8 @@ class PartsJoinedByAnd(Rule):
     -------------
     Two masks that both select something and have nothing in common are joined with ``&``, what comes out is inverted,
     and all three masks select from the same data. No element is in both parts, so the inverse selects every
-    element. Masks that share an element, and the inverse of a mask that is not used for the same data, are left alone.
+    element. Masks that share an element, the inverse of a mask that is not used for the same data, and masks
+    of what no model reads or returns are left alone.
 
     Why it matters
     --------------
@@ -70,7 +72,9 @@ class PartsJoinedByAnd(Rule):
         for row, call in calls_named(flow, _INVERSES):
             joined = flow.makers(call.inputs[0].tensor, row, 1) if call.inputs else ()
             for made, above in joined:
-                if _share_nothing(flow, above, made) and _select_from_the_same(flow, above, call):
+                is_rest = _share_nothing(flow, above, made) and _select_from_the_same(flow, above, call)
+                masks = [use.tensor for use in (*above.inputs, *call.outputs)]
+                if is_rest and all(_concerns_a_model(flow, each) for each in masks):
                     yield self._finding(flow, made, above)
 
     def _finding(self, flow: Dataflow, row: int, joined: Call) -> Finding:
@@ -106,6 +110,19 @@ def _select_from_the_same(flow: Dataflow, joined: Call, inverse: Call) -> bool:
     """Whether the inverse and both masks select from the same tensor, or from tensors that the same line indexes."""
     rest = _selected(flow, inverse.outputs[0].tensor) if inverse.outputs else set[object]()
     return all(not rest.isdisjoint(_selected(flow, use.tensor)) for use in joined.inputs)
+
+
+def _concerns_a_model(flow: Dataflow, mask: int) -> bool:
+    """Whether something that a mask selects comes from parameters, or goes into a computation with them: masks of
+    missing values choose what is written, or shown."""
+    rows = [row for row in flow.users(mask) if plain_name(flow.log.calls[row].function) in _SELECTIONS]
+    around = (
+        each
+        for row in rows
+        for use in flow.log.calls[row].outputs
+        for each in (*flow.descendants(use.tensor, row), *flow.ancestors(use.tensor, row + 1))
+    )
+    return take_parameters(flow, around)
 
 
 def _selected(flow: Dataflow, mask: int) -> set[object]:

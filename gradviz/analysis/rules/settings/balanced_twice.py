@@ -15,6 +15,8 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.rows_by_number import becomes_list
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
 from gradviz.analysis.rules.bases.samples.weights_of_counts import DRAW, made_of_counts, weights_of_samples
+from gradviz.analysis.rules.bases.sources.arrays.weights_by_count import grows_with_count
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
@@ -70,7 +72,7 @@ class BalancedTwice(Rule):
         found = ((row, _balance(flow, row, call)) for row, call in calls_named(flow, (DRAW,)))
         draw, drawn = next(((row, each) for row, each in found if each is not None), (-1, None))
         if drawn is None:
-            yield from self._by_one_ratio(flow)
+            yield from self._by_one_ratio(case)
         for row, call in calls_named(flow, _LOSSES) if drawn is not None else ():
             if drawn is None or call.call_site in told or not call.live_inputs or not flow.has_step_after(row):
                 continue
@@ -88,9 +90,10 @@ class BalancedTwice(Rule):
             if ratio >= _UNEQUAL and ratio * drawn.ratio >= _TOO_MUCH * drawn.counts:
                 yield self._finding(flow, row, weights, draw)
 
-    def _by_one_ratio(self, flow: Dataflow) -> Iterator[Finding]:
+    def _by_one_ratio(self, case: Case) -> Iterator[Finding]:
         """Where it is not known what the weights were made of, as NumPy computed them: the weights of the draw and
         those of the loss have the same ratio of the largest to the smallest one."""
+        flow = case.dataflow
         draws = [(row, _ratio_of_draw(flow, row, call)) for row, call in calls_named(flow, (DRAW,))]
         draw, ratio = next((each for each in draws if each[1] >= _UNEQUAL), (-1, 0.0))
         told = set[int | None]()
@@ -103,7 +106,7 @@ class BalancedTwice(Rule):
             if weights is None or not _is_fed(flow, draw, call, row):
                 continue
             own = _smallest(flow, weights, row) if positive is not None else _ratio(flow.values_of(weights, row))
-            if math.isclose(own, ratio, rel_tol=_ROUNDING):
+            if math.isclose(own, ratio, rel_tol=_ROUNDING) and not _brings_shares_back(case, weights, row):
                 yield self._finding(flow, row, weights, draw)
 
     def _finding(self, flow: Dataflow, row: int, weights: TensorUse | None, draw: int) -> Finding:
@@ -159,6 +162,15 @@ def _ratio(values: ValueFacts | None) -> float:
     if values is None or values.minimum is None or values.maximum is None or values.minimum <= 0:
         return 0.0
     return values.maximum / values.minimum
+
+
+def _brings_shares_back(case: Case, weights: TensorUse, row: int) -> bool:
+    """Whether the source says that weights grow with the counts of the classes."""
+    made = case.dataflow.newest_producer(weights.tensor, row)
+    location = None if made is None else location_of_call(case.dataflow, made)
+    return location is not None and any(
+        file == location.file and grows_with_count(tree, location.line) for file, tree in own_files(case)
+    )
 
 
 def _ratio_of_draw(flow: Dataflow, row: int, call: Call) -> float:

@@ -53,7 +53,7 @@ _OTHERS = re.compile(
 def flipped_alone(tree: SourceTree) -> Iterator[FlippedAlone]:
     """Those of one file."""
     for node in tree.nodes:
-        flips = _flips(node)
+        flips = _flips(tree, node)
         if not flips or not _is_at_random(tree, node):
             continue
         pictures = {name for name, _ in flips}
@@ -79,24 +79,40 @@ def _is_called(tree: SourceTree, scope: ast.AST) -> bool:
     )
 
 
-def _flips(node: ast.AST) -> list[tuple[str, int]]:
+def _flips(tree: SourceTree, node: ast.AST) -> list[tuple[str, int]]:
     """The pictures that a statement flips if something is true, and the lines; nothing if it does anything else."""
     match node:
         case ast.If(body=body, orelse=[]):
-            found = [_flipped(each, each.value) for each in body if isinstance(each, ast.Assign)]
+            found = [_flipped(tree, each, each.value) for each in body if isinstance(each, ast.Assign)]
             flips = [each for each in found if each is not None]
             return flips if len(flips) == len(body) else []
         case ast.Assign(value=ast.IfExp(body=value)):
-            flip = _flipped(node, value)
+            flip = _flipped(tree, node, value)
             return [] if flip is None else [flip]
     return []
 
 
-def _flipped(node: ast.Assign, value: ast.expr) -> tuple[str, int] | None:
+def _flipped(tree: SourceTree, node: ast.Assign, value: ast.expr) -> tuple[str, int] | None:
+    parts = list(ast.walk(value))
+    is_flip = any(_is_flip(each) for each in parts) and not any(_turns_channels(tree, each) for each in parts)
     match node.targets:
-        case [ast.Name(id=name)] if name in _names(value) and any(_is_flip(each) for each in ast.walk(value)):
+        case [ast.Name(id=name)] if name in _names(value) and is_flip:
             return name, node.lineno
     return None
+
+
+def _turns_channels(tree: SourceTree, node: ast.AST) -> bool:
+    """``image[..., ::-1]`` and ``image[:, :, ::-1]`` of a picture whose last axis becomes the first one later."""
+    match node:
+        case ast.Subscript(slice=ast.Tuple(elts=[*before, last])) if is_turned(last):
+            is_third = ast.unparse(ast.Tuple(before, ast.Load())) in ("(...,)", "(:, :)")
+            return is_third and any(_puts_channels_first(each) for each in ast.walk(tree.scope(node)))
+    return False
+
+
+def _puts_channels_first(node: ast.AST) -> bool:
+    """``image.permute(2, 0, 1)``, ``np.transpose(image, (2, 0, 1))``"""
+    return called_name(node) in ("permute", "transpose") and "2, 0, 1" in ast.unparse(node)
 
 
 def _is_flip(node: ast.AST) -> bool:

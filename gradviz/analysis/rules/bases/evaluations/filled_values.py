@@ -123,13 +123,15 @@ def _is_whole(tree: SourceTree, value: ast.expr, data: str) -> bool:
 
 
 def _part_of(tree: SourceTree, name: ast.Name) -> ast.expr | None:
-    """What a variable is a part of that is given a slice, or one of the parts of a split, and nothing else."""
+    """What a variable is a part of that is given some rows, or one of the parts of a split, and nothing else: some
+    columns may be those that miss nothing."""
     key = tree.key_of(name)
     if key is None or tree.times_bound(key) != 1:
         return None
     for target, value in tree.assignments:
         if tree.key_of(target) == key and isinstance(value, ast.Subscript):
-            return value
+            has_columns = isinstance(value.slice, ast.Tuple) and ast.unparse(value.slice.elts[-1]) not in (":", "...")
+            return None if has_columns else value
         is_split = isinstance(target, ast.Tuple) and called_name(value) == "train_test_split"
         if is_split and any(tree.key_of(each) == key for each in target.elts[:2]):  # type: ignore[attr-defined]
             return value.args[0] if isinstance(value, ast.Call) and value.args else None

@@ -24,6 +24,8 @@ from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _PAIR = 2
+_WITHOUT_GRADIENTS = frozenset({"no_grad", "inference_mode"})
+_JOINS = frozenset({"concatenate", "vstack", "hstack", "column_stack", "cat", "concat", "stack"})
 _TURNED = frozenset({"T", "mT"})
 _VIEWS = frozenset({"TSNE", "MDS", "SpectralEmbedding"})
 """Classes of scikit-learn that have no ``transform()``: they only draw what they are fitted to."""
@@ -45,7 +47,7 @@ def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
     part_of = {each.target.id: (each.of_data, each.place % _PAIR) for each in parts_of_splits(tree)}
     passed = _transformed(tree)
     one_way = {node.name for node in tree.nodes if isinstance(node, ast.ClassDef) and not _has_transform(node)} | _VIEWS
-    fitted: dict[tuple[str, str], list[tuple[str, int, int]]] = defaultdict(list)
+    fitted: dict[tuple[str, str], list[tuple[str, int, int, ast.Call]]] = defaultdict(list)
     own = {node.name for node in tree.nodes if isinstance(node, FUNCTIONS) and _standardizes(tree, node)}
     calls = (node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) in {"fit_transform", *own})
     for call in sorted(calls, key=lambda each: (each.lineno, each.col_offset)):
@@ -55,6 +57,8 @@ def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
             continue
         split, side = part_of[name]
         if function in own:
+            if _is_computed(tree, split):
+                continue
             fitter = function
         elif isinstance(call.func, ast.Attribute):
             fitter = _fitted_object(call.func.value)
@@ -64,9 +68,47 @@ def fitted_twice(tree: SourceTree) -> Iterator[FittedTwice]:
             continue
         before = fitted[fitter, split]
         other = next((each for each in before if each[2] != side), None)
-        if other is not None:
+        if other is not None and not (function in own and _meet(tree, call, other[3])):
             yield FittedTwice(name, call.lineno, other[0], other[1], function)
-        before.append((name, call.lineno, side))
+        before.append((name, call.lineno, side, call))
+
+
+def _is_computed(tree: SourceTree, data: str) -> bool:
+    """Whether a model has computed what is split: a block without gradients does, or a result is taken off its graph.
+    Two views are often computed together."""
+    for target, value in tree.assignments:
+        if ast.unparse(target) != data:
+            continue
+        blocks = (item.context_expr for each in tree.around(value) if isinstance(each, ast.With) for item in each.items)
+        if any(called_name(each) in _WITHOUT_GRADIENTS for each in blocks):
+            return True
+        if any(called_name(each) == "detach" for each in ast.walk(value)):
+            return True
+    return False
+
+
+def _meet(tree: SourceTree, one: ast.Call, other: ast.Call) -> bool:
+    """Whether the program computes with two results together, or joins them to one table: then they are no part for
+    training and part for a score."""
+    for node in tree.nodes:
+        sides: list[ast.expr] = []
+        if isinstance(node, ast.BinOp):
+            sides = [node.left, node.right]
+        elif called_name(node) in _JOINS and isinstance(node, ast.Call) and node.args:
+            first = node.args[0]
+            sides = first.elts if isinstance(first, (ast.List, ast.Tuple)) else node.args
+        for place, side in enumerate(sides):
+            rest = sides[:place] + sides[place + 1 :]
+            if _has_result(tree, side, one) and any(_has_result(tree, each, other) for each in rest):
+                return True
+    return False
+
+
+def _has_result(tree: SourceTree, node: ast.expr, call: ast.Call) -> bool:
+    """Whether an expression has a call in it, or the variable that its result is given to."""
+    held = next((target for target, value in tree.assignments if value is call), None)
+    key = None if held is None else tree.key_of(held)
+    return any(each is call or (key is not None and tree.key_of(each) == key) for each in ast.walk(node))
 
 
 def _standardizes(tree: SourceTree, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -23,7 +23,9 @@ _SCORES = frozenset({
     "accuracy_score", "f1_score", "roc_auc_score", "confusion_matrix", "mean_squared_error", "mean_absolute_error",
     "balanced_accuracy_score", "average_precision_score", "eq", "equal",
 })  # fmt: skip
-_WITHOUT_ORDER = frozenset({"bincount", "sorted", "sort", "sum", "mean", "len", "set", "Counter", "unique", "shape"})
+_WITHOUT_ORDER = frozenset({
+    "bincount", "sorted", "sort", "sum", "mean", "len", "set", "Counter", "unique", "shape", "min", "max",
+})  # fmt: skip
 _WRAPS = frozenset({"enumerate", "tqdm"})
 _BOTH = 2
 _MAX_NAMES = 4
@@ -78,11 +80,18 @@ def _collected(tree: SourceTree, loop: ast.For) -> Iterator[Key]:
             case ast.Call(func=ast.Attribute(value=held, attr="append" | "extend"), args=[given]):
                 key = tree.key_of(held)
             case ast.AugAssign(target=held, op=ast.Add(), value=given):
-                key = tree.key_of(held)
+                key = _key_of_list(tree, held)
             case _:
                 continue
         if key is not None and not names_in(given) <= taken:
             yield key
+
+
+def _key_of_list(tree: SourceTree, node: ast.expr) -> Key | None:
+    """A variable that begins as a list: a number that is added up has no order."""
+    key = tree.key_of(node)
+    begun = (value for target, value in tree.assignments if key is not None and tree.key_of(target) == key)
+    return key if any(isinstance(value, ast.List) or called_name(value) == "list" for value in begun) else None
 
 
 def _labels_beside(tree: SourceTree, node: ast.AST, kept: set[Key], stored: str) -> str | None:
@@ -98,8 +107,14 @@ def _labels_beside(tree: SourceTree, node: ast.AST, kept: set[Key], stored: str)
         return None
     for one, other in (sides, sides[::-1]):
         if _is_made_of(tree, one, kept):
-            return next((text for part in ast.walk(other) if (text := _stored_part(part, stored))), None)
+            parts = (part for part in ast.walk(other) if not _is_put_in_order(tree.parent(part)))
+            return next((text for part in parts if (text := _stored_part(part, stored))), None)
     return None
+
+
+def _is_put_in_order(node: ast.AST | None) -> bool:
+    """``labels[places]``: what is computed as an index may bring the order of the loader, or take it back."""
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, (ast.Name, ast.Call, ast.Attribute))
 
 
 def _stored_part(node: ast.AST, stored: str) -> str:
@@ -111,6 +126,8 @@ def _stored_part(node: ast.AST, stored: str) -> str:
 def _is_made_of(tree: SourceTree, node: ast.expr, kept: set[Key]) -> bool:
     """Whether an expression is computed of lists, perhaps by way of variables."""
     for _ in range(_MAX_NAMES):
+        if any(_is_put_in_order(part) for part in ast.walk(node)):
+            return False
         keys = {key for part in ast.walk(node) if (key := tree.key_of(part)) is not None}
         if keys & kept:
             return True

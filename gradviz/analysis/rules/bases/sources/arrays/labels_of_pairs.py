@@ -27,12 +27,29 @@ def one_for_alike(tree: SourceTree) -> list[bool]:
         match node:
             case ast.IfExp(test=test, body=ast.Constant(value=one), orelse=ast.Constant(value=other)):
                 is_alike = None if {one, other} != {0, 1} else _compares_classes(test)
-                found += [] if is_alike is None else [is_alike is bool(one)]
+                senses = [] if is_alike is None else [is_alike is bool(one)]
             case ast.Call() if called_name(node) in _CONVERTS:
                 given = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
-                senses = (_compares_classes(each) for each in given)
-                found += [each for each in senses if each is not None]
+                senses = [sense for each in given if (sense := _compares_classes(each)) is not None]
+            case _:
+                continue
+        found += senses if senses and _is_kept(tree, node) else []
     return found
+
+
+def _is_kept(tree: SourceTree, node: ast.AST) -> bool:
+    """Whether a number stays what it is: nothing computes with it, as ``1 - same`` does, and nothing counts it."""
+    around = tree.parent(node)
+    while isinstance(around, ast.Call) and (called_name(around) in _CONVERTS or around.func is node):
+        node, around = around, tree.parent(around)
+    if isinstance(around, (ast.Attribute, ast.keyword)):
+        return _is_kept(tree, around)
+    if isinstance(around, (ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Compare, ast.GeneratorExp)):
+        return False
+    keys = {tree.key_of(target) for target, value in tree.assignments if value is node} - {None}
+    computed = (each for each in tree.nodes if isinstance(each, (ast.BinOp, ast.AugAssign)))
+    sides = (side for each in computed for side in ast.iter_child_nodes(each))
+    return not any(tree.key_of(side) in keys for side in sides if keys)
 
 
 def _compares_classes(test: ast.expr) -> bool | None:

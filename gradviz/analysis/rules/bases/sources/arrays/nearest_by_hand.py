@@ -4,7 +4,7 @@
 ...     for q in queries:
 ...         distances = np.linalg.norm(table - q, axis=1)
 ...         best = np.argsort(distances)[-5:]
-...         votes = labels[best]
+...         votes = np.bincount(labels[best]).argmax()
 ... def own(z, labels):
 ...     near = z @ z.T
 ...     return labels[np.argmax(near, axis=1)] == labels
@@ -20,13 +20,22 @@ import re
 from collections.abc import Iterator
 
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import (
+    SourceTree,
+    called_name,
+    last_name,
+    names_in,
+    parameters_of,
+)
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _LABELS = re.compile(r"lab|class|target|truth|(^|_)(y|ids?|identit)", re.IGNORECASE)
 _DISTANCES = frozenset({"norm", "cdist", "pairwise_distances", "euclidean_distances"})
 _PRODUCTS = frozenset({"dot", "matmul", "mm"})
 _ENDS = {"argmax": True, "argmin": False}
-_TAKES_OUT = re.compile(r"fill_diagonal|delete\(|!=|\[1\]|\[1:|1:|\+ 1|inf|eye\(")
+_TAKES_OUT = re.compile(r"diag|identity|tri[lu]|delete\(|!=|continue|\[1\]|\[1:|1:|\+ 1|inf|eye\(")
+_VOTES = frozenset({"mode", "most_common", "argmax", "eq", "equal", "accuracy_score"})
+_CHOOSE = frozenset({"where", "masked_where", "masked_array"})
 _BOTH = 2
 
 
@@ -34,7 +43,8 @@ def farthest_by_hand(tree: SourceTree) -> Iterator[int]:
     """The lines that take the largest distances, where the labels of what is found are read."""
     for node, values, is_largest in _ends(tree):
         measured = source_of(tree, values)
-        if measured is not None and _is_distance(tree, measured) and is_largest and _reads_labels(tree, node):
+        is_far = measured is not None and _is_distance(tree, measured) and is_largest
+        if is_far and any(_is_vote(tree, each) for each in _labels_read(tree, node)):
             yield node.lineno
 
 
@@ -42,7 +52,8 @@ def found_among_themselves(tree: SourceTree) -> Iterator[int]:
     """The lines that take what is nearest to a vector of a set among all of this set, where nothing takes it out."""
     for node, values, is_largest in _ends(tree):
         measured = source_of(tree, values)
-        if measured is None or not _reads_labels(tree, node) or _TAKES_OUT.search(ast.unparse(tree.scope(node))):
+        is_read = measured is not None and any(_labels_read(tree, node))
+        if measured is None or not is_read or _may_mask(measured) or _takes_out(tree, node, values):
             continue
         is_scored = any(isinstance(each, ast.Compare) for each in ast.walk(tree.scope(node)))
         if is_scored and is_largest is not _is_distance(tree, measured) and _is_with_itself(tree, measured):
@@ -97,8 +108,12 @@ def _taken(call: ast.Call) -> ast.expr | None:
 
 
 def _is_distance(tree: SourceTree, node: ast.expr) -> bool:
-    """``norm(a - b)``, ``cdist(a, b)``, and the sum of squares, perhaps its root."""
+    """``norm(table - row)``, ``cdist(a, b)``, and the sum of squares, perhaps its root; not the errors of a table, each
+    row less its target."""
     name = called_name(node)
+    if name == "norm" and isinstance(node, ast.Call) and node.args:
+        made = source_of(tree, node.args[0])
+        return isinstance(made, ast.BinOp) and _is_with_one_row(tree, made)
     if name in _DISTANCES:
         return True
     if name not in ("sum", "sqrt") or not isinstance(node, ast.Call):
@@ -109,12 +124,29 @@ def _is_distance(tree: SourceTree, node: ast.expr) -> bool:
         return False
     if name == "sqrt":
         return _is_distance(tree, made)
-    is_square = isinstance(made, ast.BinOp) and isinstance(made.op, ast.Pow)
-    return is_square and isinstance(getattr(made, "left", None), ast.BinOp)
+    if not isinstance(made, ast.BinOp) or not isinstance(made.op, ast.Pow):
+        return False
+    difference = source_of(tree, made.left)
+    return isinstance(difference, ast.BinOp) and _is_with_one_row(tree, difference)
+
+
+def _is_with_one_row(tree: SourceTree, difference: ast.BinOp) -> bool:
+    """``table - q`` of a query in a loop, or of an argument, ``table - table[i]`` and ``a[:, None] - b``."""
+    turned = {name for loop in tree.loops_around(difference) for name in names_in(getattr(loop, "target", loop))}
+    scope = tree.scope(difference)
+    given = set(parameters_of(scope)) if isinstance(scope, FUNCTIONS) else set[str]()
+    for side in (difference.left, difference.right):
+        if isinstance(side, ast.Name) and side.id in turned | given:
+            return True
+        if isinstance(side, ast.Subscript):
+            index = side.slice.elts if isinstance(side.slice, ast.Tuple) else [side.slice]
+            if any(isinstance(each, ast.Constant) or last_name(each) in {"newaxis", *turned} for each in index):
+                return True
+    return False
 
 
 def _is_with_itself(tree: SourceTree, node: ast.expr) -> bool:
-    """Whether both sides are one set of vectors, or the set and one of them: ``z @ z.T``, ``z @ z[i]``."""
+    """Whether both sides are one set of vectors, or the set and some of them: ``z @ z.T``, ``z @ z[i]``."""
     sides: list[ast.expr] = []
     for part in ast.walk(node):
         match part:
@@ -125,7 +157,15 @@ def _is_with_itself(tree: SourceTree, node: ast.expr) -> bool:
         if len(sides) == _BOTH:
             break
     roots = {ast.unparse(_root(each)) for each in sides}
-    return len(sides) == _BOTH and len(roots) == 1 and len({ast.unparse(each) for each in sides}) == _BOTH
+    is_one = len(sides) == _BOTH and len(roots) == 1 and len({ast.unparse(each) for each in sides}) == _BOTH
+    return is_one and not all(_is_part(each) for each in sides)
+
+
+def _is_part(node: ast.expr) -> bool:
+    """``z[:n]``, ``z[n:].T``: of two parts of a set, none has what is in the other one."""
+    while isinstance(node, ast.Attribute) and node.attr == "T":
+        node = node.value
+    return isinstance(node, ast.Subscript) and not re.search("None|newaxis", ast.unparse(node.slice))
 
 
 def _root(node: ast.expr) -> ast.expr:
@@ -135,12 +175,59 @@ def _root(node: ast.expr) -> ast.expr:
     return node
 
 
-def _reads_labels(tree: SourceTree, node: ast.expr) -> bool:
-    """Whether labels are looked up at these places, on the spot or by the name that they are given."""
+def _may_mask(measured: ast.expr) -> bool:
+    """``np.where(keep, z @ z.T, -1)``, ``z @ z.T - 9 * same``: whether something else may hide the diagonal."""
+    for part in ast.walk(measured):
+        if called_name(part) in _CHOOSE:
+            return True
+        if isinstance(part, ast.BinOp) and isinstance(part.op, (ast.Add, ast.Sub, ast.Mult)):
+            sides = (part.left, part.right)
+            has_product = [any(_is_product(each) for each in ast.walk(side)) for side in sides]
+            others = [side for side, has in zip(sides, has_product, strict=True) if not has]
+            if any(has_product) and any(names_in(side) for side in others):
+                return True
+    return False
+
+
+def _is_product(node: ast.AST) -> bool:
+    return called_name(node) in _PRODUCTS or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult))
+
+
+def _takes_out(tree: SourceTree, node: ast.expr, values: ast.expr) -> bool:
+    """Whether the function of a search takes a sample out of what is searched, or writes into the values by hand."""
+    if _TAKES_OUT.search(ast.unparse(tree.scope(node))):
+        return True
+    key = tree.key_of(values)
+    written = [target.value for target, _ in tree.assignments if isinstance(target, ast.Subscript)]
+    statements = (each.value for each in tree.nodes if isinstance(each, ast.Expr))
+    written += [each.args[0] for each in statements if isinstance(each, ast.Call) and each.args]
+    return key is not None and any(tree.key_of(each) == key for each in written)
+
+
+def _labels_read(tree: SourceTree, node: ast.expr) -> Iterator[ast.Subscript]:
+    """Where labels are looked up at these places, on the spot or by the name that they are given."""
     key = next((tree.key_of(target) for target, value in tree.assignments if value is node), None)
-    looked_up = (each for each in tree.nodes if isinstance(each, ast.Subscript))
-    return any(
-        (each.slice is node or (key is not None and tree.key_of(each.slice) == key))
-        and _LABELS.search(ast.unparse(each.value)) is not None
-        for each in looked_up
-    )
+    for each in tree.nodes:
+        if not isinstance(each, ast.Subscript) or not _LABELS.search(ast.unparse(each.value)):
+            continue
+        if each.slice is node or (key is not None and tree.key_of(each.slice) == key):
+            yield each
+
+
+def _is_vote(tree: SourceTree, labels: ast.expr) -> bool:
+    """Whether labels are compared with others, or the most frequent of them is taken, on the spot or by their name:
+    those of outliers and of large errors are shown, or counted."""
+    if any(_decides(each) for each in tree.around(labels) if isinstance(each, ast.expr)):
+        return True
+    given = [target for target, value in tree.assignments if labels in ast.walk(value)]
+    parts = [part for each in given for part in (each.elts if isinstance(each, ast.Tuple) else [each])]
+    keys = {tree.key_of(each) for each in parts} - {None}
+    read = (each for each in tree.nodes if keys and isinstance(each, ast.Name) and tree.key_of(each) in keys)
+    return any(_decides(part) for each in read for part in tree.around(each) if isinstance(part, ast.expr))
+
+
+def _decides(node: ast.expr) -> bool:
+    match node:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            return not isinstance(left, ast.Constant) and not isinstance(right, ast.Constant)
+    return called_name(node) in _VOTES

@@ -15,9 +15,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.boxes.flipped_alone import is_turned
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _COUNT = 4
+_MAX_NAMES = 4
 _ARRAYS = frozenset({"array", "asarray", "tensor", "as_tensor", "FloatTensor"})
 _JOINS = frozenset({"stack", "array", "tensor", "column_stack"})
 _Sizes = tuple[str, ...]
@@ -63,10 +67,30 @@ def _products(tree: SourceTree) -> Iterator[tuple[_Sizes, int]]:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
         for factor, other in ((node.left, node.right), (node.right, node.left)):
-            is_turned = isinstance(other, ast.Subscript) and any(isinstance(e, ast.List) for e in ast.walk(other.slice))
             sizes = _of_array(tree, factor)
-            if sizes and not is_turned:
+            if sizes and not _is_put_together(tree, other):
                 yield sizes, node.lineno
+
+
+def _is_put_together(tree: SourceTree, node: ast.expr) -> bool:
+    """Whether four values were given an order on the way: ``boxes[:, [1, 0, 3, 2]]``, ``pairs[..., ::-1]``, or columns
+    that are stacked."""
+    for _ in range(_MAX_NAMES):
+        source = source_of(tree, node)
+        if source is None:
+            return False
+        own = [each for each in tree.nodes if isinstance(each, FUNCTIONS) and each.name == called_name(source)]
+        if any(_gives_an_order(part) for each in (source, *own) for part in ast.walk(each)):
+            return True
+        if not isinstance(source, (ast.Subscript, ast.Attribute)):
+            return False
+        node = source.value
+    return False
+
+
+def _gives_an_order(node: ast.AST) -> bool:
+    """``[1, 0, 3, 2]``, ``[y1, x1, y2, x2]`` and ``::-1``."""
+    return is_turned(node) or (isinstance(node, (ast.List, ast.Tuple)) and len(node.elts) == _COUNT)
 
 
 def _of_array(tree: SourceTree, node: ast.expr) -> _Sizes:

@@ -82,8 +82,11 @@ def _returns_more(tree: SourceTree, function: ast.FunctionDef | ast.AsyncFunctio
 
 
 def _joins_rows_again(node: ast.AST) -> bool:
-    """``np.concatenate([x, x[more]])``"""
+    """``np.concatenate([x, x[more]])``, not ``np.concatenate([x, x[other]], axis=1)``, which puts columns beside."""
     if not isinstance(node, ast.Call) or called_name(node) not in _JOINS or not node.args:
+        return False
+    axes = [*node.args[1:], *(each.value for each in node.keywords if each.arg in ("axis", "dim"))]
+    if any(ast.unparse(each) not in ("0", "'index'") for each in axes if not isinstance(each, ast.Subscript)):
         return False
     first = node.args[0]
     parts = first.elts if isinstance(first, (ast.List, ast.Tuple)) else node.args
@@ -93,6 +96,6 @@ def _joins_rows_again(node: ast.AST) -> bool:
         for each in parts
         if isinstance(each, ast.Subscript)
         and isinstance(each.value, ast.Name)
-        and not isinstance(each.slice, ast.Slice)
+        and not isinstance(each.slice, (ast.Slice, ast.Tuple, ast.Constant, ast.UnaryOp))
     }
     return bool(whole & again)

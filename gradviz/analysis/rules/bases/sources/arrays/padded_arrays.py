@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, names_in
 
 _ZEROS = frozenset({"zeros", "zeros_like"})
 _ARRAYS = frozenset({"np", "numpy"})
@@ -45,15 +45,33 @@ def padded_and_centred(tree: SourceTree) -> Iterator[PaddedArray]:
 
 
 def _filled(tree: SourceTree, key: Key) -> Iterator[int]:
-    """The lines ``batch[row, : length] = ...`` in a loop."""
-    for target, _ in tree.assignments:
-        if not isinstance(target, ast.Subscript) or tree.key_of(target.value) != key:
-            continue
+    """The lines ``batch[row, : length] = ...`` in a loop that gives each row a length of its own, where nothing fills
+    the rest of the row."""
+    written = [
+        target
+        for target, _ in tree.assignments
+        if isinstance(target, ast.Subscript) and tree.key_of(target.value) == key
+    ]
+    for target in written:
         match target.slice:
-            case ast.Tuple(elts=[ast.Name(), ast.Slice(lower=None, upper=length, step=None), *_]):
-                is_of_sequence = length is not None and not isinstance(length, ast.Constant)
-                if is_of_sequence and any(tree.loops_around(target)):
+            case ast.Tuple(elts=[ast.Name(), ast.Slice(lower=None, upper=ast.expr() as length, step=None), *_]):
+                loop = next(tree.loops_around(target), None)
+                is_of_row = isinstance(loop, ast.For) and bool(names_in(length) & _changed_in(tree, loop))
+                if is_of_row and not any(_begins_at(each, length) for each in written):
                     yield target.lineno
+
+
+def _changed_in(tree: SourceTree, loop: ast.For) -> set[str]:
+    """The names to which each turn of a loop gives another value."""
+    inside = (target for target, _ in tree.assignments if loop in tree.loops_around(target))
+    return names_in(loop.target).union(*(names_in(each) for each in inside if not isinstance(each, ast.Subscript)))
+
+
+def _begins_at(target: ast.Subscript, length: ast.expr) -> bool:
+    """``batch[row, length:]``"""
+    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else []
+    lower = [each.lower for each in parts if isinstance(each, ast.Slice) and each.lower is not None]
+    return any(ast.unparse(each) == ast.unparse(length) for each in lower)
 
 
 def _mean_taken_off(tree: SourceTree, key: Key) -> int | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.arrays.resolved_values import sources_of
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of, sources_of
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
@@ -24,9 +24,13 @@ _RANKS = re.compile(
 )
 _SCORES = re.compile(r"score|pred|prob|output|logit", re.IGNORECASE)
 _NAMED = frozenset({"y_score", "y_pred", "preds", "scores"})
-_PREDICTED = 1
-"""Which argument of scikit-learn's functions has the scores."""
+_OF_SCIKIT_LEARN = frozenset({"roc_auc_score", "average_precision_score", "precision_recall_curve", "roc_curve"})
+"""They take labels first; functions of torchmetrics and torcheval take scores first."""
 _OF_WHERE = 3
+_DATA = frozenset({
+    "normal", "uniform", "standard_normal", "randn", "rand", "random", "load", "loadtxt", "genfromtxt", "read_csv",
+})  # fmt: skip
+_MAX_NAMES = 6
 
 
 class RankedClasses(Struct, frozen=True):
@@ -44,17 +48,30 @@ def ranked_classes(tree: SourceTree) -> Iterator[RankedClasses]:
             continue
         given = _scores(tree, node)
         cuts = [] if given is None else sources_of(tree, given)
-        if cuts and all(_is_cut(each) for each in cuts):
+        if cuts and all(_is_cut(each) and not _is_of_data(tree, each) for each in cuts):
             yield RankedClasses(cuts[0].lineno, node.lineno, called_name(node))
 
 
 def _scores(tree: SourceTree, call: ast.Call) -> ast.expr | None:
-    """The argument by which a function ranks."""
+    """The argument by which a function ranks, if that is known."""
     named = next((each.value for each in call.keywords if each.arg in _NAMED), None)
     own = [each for each in tree.nodes if isinstance(each, FUNCTIONS) and each.name == called_name(call)]
-    places = [place for each in own for place, name in enumerate(parameters_of(each)) if _SCORES.search(name)]
-    place = _PREDICTED if not own else places[0] if len(places) == 1 else len(call.args)
+    if own:
+        places = [place for each in own for place, name in enumerate(parameters_of(each)) if _SCORES.search(name)]
+    elif _has_scores_first(tree):
+        places = [0]
+    else:
+        places = [1] if called_name(call) in _OF_SCIKIT_LEARN else []
+    place = places[0] if len(places) == 1 else len(call.args)
     return named if named is not None or place >= len(call.args) else call.args[place]
+
+
+def _has_scores_first(tree: SourceTree) -> bool:
+    """Whether the file takes such functions from torchmetrics or torcheval."""
+    modules = [each.module or "" for each in tree.nodes if isinstance(each, ast.ImportFrom)]
+    modules += [alias.name for each in tree.nodes if isinstance(each, ast.Import) for alias in each.names]
+    roots = {each.partition(".")[0] for each in modules}
+    return bool(roots & {"torchmetrics", "torcheval"}) and "sklearn" not in roots
 
 
 def _is_cut(node: ast.expr) -> bool:
@@ -69,6 +86,19 @@ def _is_cut(node: ast.expr) -> bool:
             is_whole = len(given) <= (isinstance(node.func, ast.Attribute) and _is_library(node.func.value))
             return name == "argmax" or (name in ("round", "rint", "round_") and is_whole and not node.keywords)
     return False
+
+
+def _is_of_data(tree: SourceTree, cut: ast.expr) -> bool:
+    """Whether a column of the data is cut, as for a rule of thumb that the network should surpass."""
+    node = cut.left if isinstance(cut, ast.Compare) else cut
+    for _ in range(_MAX_NAMES):
+        while isinstance(node, ast.Subscript):
+            node = node.value
+        source = source_of(tree, node)
+        if source is None or source is node:
+            break
+        node = source
+    return called_name(node) in _DATA
 
 
 def _is_library(node: ast.expr) -> bool:

@@ -29,7 +29,7 @@ _ERRORS = frozenset({
 _SIZES = frozenset({"abs", "absolute", "square", "fabs"})
 _MEANS = frozenset({"mean", "average", "median", "sqrt"})
 _DEVIATIONS = re.compile(r"std|sigma|scale|(^|[._])sd($|_)", re.IGNORECASE)
-_PLACES = re.compile(r"mean|(^|[._])mu($|_)|average|offset", re.IGNORECASE)
+_PLACES = re.compile(r"mean|(^|[._])mu($|_)|average", re.IGNORECASE)
 _MAX_DEPTH = 4
 
 
@@ -59,9 +59,24 @@ def _restored(tree: SourceTree, node: ast.AST) -> ast.expr | None:
                 given = given.elts[0]
             return given
         case ast.BinOp(left=ast.BinOp(left=one, op=ast.Mult(), right=other), op=ast.Add(), right=mean):
-            if _PLACES.search(ast.unparse(mean)) and _DEVIATIONS.search(ast.unparse(other)):
+            is_mean = _PLACES.search(ast.unparse(mean)) and _DEVIATIONS.search(ast.unparse(other))
+            if is_mean and _of_what(mean, _PLACES) == _of_what(other, _DEVIATIONS):
                 return one
     return None
+
+
+def _of_what(node: ast.expr, kind: re.Pattern[str]) -> str:
+    """``y`` of ``y_mean``, ``y_std``, ``y.mean()`` and ``np.std(y)``: what a mean and a deviation are those of."""
+    while isinstance(node, ast.Call) and kind.search(called_name(node)):
+        node = node.args[0] if node.args and _is_function(node) else getattr(node.func, "value", node.func)
+    match node:
+        case ast.Subscript(value=held):
+            return _of_what(held, kind)
+        case ast.Attribute(value=held, attr=name) if kind.search(name):
+            return f"{ast.unparse(held)}.{kind.sub('', name).strip('_')}"
+        case ast.Name(id=name) if kind.search(name):
+            return kind.sub("", name).strip("_")
+    return ast.unparse(node)
 
 
 def _adds_mean(tree: SourceTree, call: ast.Call) -> bool:

@@ -24,6 +24,7 @@ from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_
 
 _MEANS = frozenset({"mean", "median", "min", "average"})
 _ARRAYS = frozenset({"np", "numpy", "torch"})
+_JOINS = frozenset({"stack", "vstack", "hstack", "concatenate", "cat", "column_stack"})
 
 
 class WindowScaled(Struct, frozen=True):
@@ -68,8 +69,10 @@ def _is_mean_of(node: ast.expr, name: str) -> bool:
 
 
 def _cut_in_two(tree: SourceTree, target: ast.Name) -> int | None:
-    """The line that takes both ``w[:n]`` and ``w[n:]`` after that, if nothing else cuts it."""
+    """The line that takes both ``w[:n]`` and ``w[n:]`` after that, if nothing else cuts it, and nothing joins both."""
     scope, heads, tails = tree.scope(target), dict[str, int](), dict[str, int]()
+    if any(called_name(node) in _JOINS for node in ast.walk(scope) if getattr(node, "lineno", 0) > target.lineno):
+        return None
     for node in ast.walk(scope):
         match node:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Slice(lower=lower, upper=upper, step=None)) if (

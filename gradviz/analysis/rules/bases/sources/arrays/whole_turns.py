@@ -17,13 +17,16 @@ from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.arguments import arguments
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read, last_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _WAVES = frozenset({"sin", "cos"})
 _DRAWS = frozenset({"integers", "randint", "arange"})
 _PARTS_OF_DATES = frozenset({"hour", "minute", "month", "day", "dayofweek", "weekday", "day_of_week", "dayofyear"})
+_DATES = frozenset({"replace", "datetime", "Timestamp", "timedelta", "Timedelta", "assign", "DataFrame", "time"})
 _MAX_STEPS = 4
 _TURN = 2
+_WITH_STEP = 3
 
 
 class WholeTurns(Struct, frozen=True):
@@ -75,8 +78,22 @@ def _is_whole(tree: SourceTree, node: ast.expr, given: dict[Key, ast.expr]) -> b
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.FloorDiv, ast.Mod)):
         return isinstance(node.op, ast.FloorDiv) or _is_whole(tree, node.left, given)
     if isinstance(node, ast.Attribute):
-        return node.attr in _PARTS_OF_DATES
+        return node.attr in _PARTS_OF_DATES and not _is_named_by_program(tree, node.attr)
     if called_name(node) not in _DRAWS or not isinstance(node, ast.Call):
         return False
+    is_in_steps = called_name(node) == "arange" and any(each.arg == "step" for each in node.keywords)
     numbers = [each.value for each in node.args if isinstance(each, ast.Constant)]
-    return all(isinstance(each, int) for each in numbers) and (called_name(node) != "arange" or len(node.args) < 3)
+    is_of_ones = called_name(node) != "arange" or (len(node.args) < _WITH_STEP and not is_in_steps)
+    return all(isinstance(each, int) for each in numbers) and is_of_ones
+
+
+def _is_named_by_program(tree: SourceTree, name: str) -> bool:
+    """Whether the program has an attribute of this name, which may hold a share of a day or of a year: it sets it, or
+    gives it to an object that it makes."""
+    for node in tree.nodes:
+        is_given = isinstance(node, ast.keyword) and node.arg == name and called_name(tree.parent(node)) not in _DATES  # type: ignore[arg-type]
+        is_set = isinstance(node, ast.Attribute) and node.attr == name and not is_read(node)
+        is_field = isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == name
+        if is_given or is_set or is_field or (isinstance(node, FUNCTIONS) and node.name == name):
+            return True
+    return False

@@ -19,15 +19,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_name
 
 _COUNTS = frozenset({"sum", "count_nonzero"})
 _WRAPS = frozenset({"enumerate", "tqdm", "trange", "list", "iter"})
 _EQUALS = frozenset({"eq"})
+_BATCHES = frozenset({"DataLoader", "split", "chunk", "array_split", "range"})
+_LOADERS = re.compile(r"load|batch|(^|_)(dl|it|iter)($|_)", re.IGNORECASE)
 _BOTH = 2
 _MAX_STEPS = 4
 """Assignments from what a loop takes to what is compared."""
@@ -53,8 +56,17 @@ def counts_by_batches(tree: SourceTree) -> Iterator[CountByBatches]:
             continue
         key, compared = tree.key_of(node.target), _line_that_compares(tree, node.value, loop)
         if key is not None and compared is not None:
-            for batches in (f"len({ast.unparse(_iterated(loop.iter))})", *_counters(tree, loop)):
+            counters = _counters(tree, loop) if _gives_batches(tree, _iterated(loop.iter)) else ()
+            for batches in (f"len({ast.unparse(_iterated(loop.iter))})", *counters):
                 yield from _divided(tree, key, compared, batches)
+
+
+def _gives_batches(tree: SourceTree, iterated: ast.expr) -> bool:
+    """Whether a loop goes over a loader, or over parts of data: a counter of users or sentences counts no batches."""
+    key = tree.key_of(iterated)
+    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    parts = [part for each in (iterated, *given) for part in ast.walk(each)]
+    return any(called_name(each) in _BATCHES or _LOADERS.search(last_name(each)) for each in parts)
 
 
 def _counters(tree: SourceTree, loop: ast.For) -> Iterator[str]:
