@@ -1,0 +1,100 @@
+"""Mistakes of a training as they look in a class of modules, dicts and helper functions; and their healthy
+look-alikes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+SOFTMAX = """
+class Probabilities(nn.Module):
+    def forward(self, x):
+        e = torch.exp(x - x.amax(1, keepdim=True))
+        return {}
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3), Probabilities())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
+    loss = {}
+"""
+PLATEAU = """
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1, {}
+x, history = torch.randn(60, 4), []
+y = (x[:, 0] > 0).long()
+for epoch in range(6):
+    loss = F.cross_entropy(model(x[:40]), y[:40])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        best = model(x[40:]).argmax(1).tolist()
+    history.append({{"acc": sum(int(a == b) for a, b in zip(best, y[40:].tolist())) / 20}})
+    schedule.step({})
+"""
+FIT = """
+class Module(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=0.01){}
+def run(module, batches):
+    optimizer = module.configure_optimizers()
+    for x in batches:
+        optimizer.zero_grad()
+        (module.net(x) - x.sum(1, keepdim=True)).square().mean().backward()
+        optimizer.step()
+module = Module()
+data = torch.randn(4, 4, 16, 4)
+"""
+
+WRONG = {
+    "a softmax by its formula before cross_entropy": (
+        "normalized_twice",
+        SOFTMAX.format("e / e.sum(1, keepdim=True)  # HERE", "F.cross_entropy(model(x), y)") + TRAIN,
+    ),
+    "a softmax by its formula before nll_loss": (
+        "normalized_twice",
+        SOFTMAX.format("e / e.sum(1, keepdim=True)  # HERE", "F.nll_loss(model(x), y)") + TRAIN,
+    ),
+    "a softmax by its formula before log_softmax": (
+        "normalized_twice",
+        SOFTMAX.format("e / e.sum(1, keepdim=True)  # HERE", "-model(x).log_softmax(1).gather(1, y[:, None]).mean()")
+        + TRAIN,
+    ),
+    "the last accuracy of a list": (
+        "plateau_of_wrong_side",
+        PLATEAU.format('mode="min")  # HERE', 'history[-1]["acc"]'),
+    ),
+    "an optimizer for each epoch that a comprehension goes through": (
+        "optimizer_made_anew",
+        FIT.format("  # HERE") + "losses = [run(module, data[0]) for epoch in range(4)]\n",
+    ),
+}
+
+HEALTHY = {
+    "the logarithm of a softmax by its formula": SOFTMAX.format(
+        "e / e.sum(1, keepdim=True)", "F.nll_loss(model(x).log(), y)"
+    )
+    + TRAIN,
+    "exponentials that are not divided": SOFTMAX.format("e", "F.cross_entropy(model(x), y)") + TRAIN,
+    "the accuracy of a schedule that waits for the largest": PLATEAU.format('mode="max")', 'history[-1]["acc"]'),
+    "what is missing to all": PLATEAU.format('mode="min")', '1 - history[-1]["acc"]'),
+    "a comprehension that goes through tasks": FIT.format("") + "losses = [run(module, task) for task in data]\n",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_mistake_is_told_first(name: str, tmp_path: Path) -> None:
+    cause, script = WRONG[name]
+    assert_first_alarm(HEAD + script, cause, tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + HEALTHY[name], tmp_path) == []
