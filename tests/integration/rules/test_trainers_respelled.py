@@ -52,8 +52,44 @@ def run(module, batches):
 module = Module()
 data = torch.randn(4, 4, 16, 4)
 """
+TIED = """
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.out = nn.Embedding(9, 4), nn.Linear(4, 9, bias=False)
+        {}
+    def forward(self, ids):
+        return self.out(self.emb(ids))
+model = Tied()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    ids = torch.randint(0, 9, (6,))
+    loss = F.cross_entropy(model(ids), (ids + 1) % 9)
+"""
+MIXTURE = """
+from torch.distributions import Categorical, MixtureSameFamily, Normal
+model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 9))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.rand(32, 1) * 4 - 2
+    w, mu, s = model(x).view(-1, 3, 3).unbind(1)
+    mixture = MixtureSameFamily(Categorical(logits=w), Normal(mu, F.softplus(s) + 0.05))
+    loss = {}
+"""
 
 WRONG = {
+    "an output layer gets the values of an embedding": (
+        "broken_weight_tie",
+        TIED.format("with torch.no_grad():\n            self.out.weight.copy_(self.emb.weight)  # HERE") + TRAIN,
+    ),
+    "an output layer loads the state of an embedding": (
+        "broken_weight_tie",
+        TIED.format("self.out.load_state_dict(self.emb.state_dict())  # HERE") + TRAIN,
+    ),
+    "the likelihood of a mixture": (
+        "fit_maximized",
+        MIXTURE.format("mixture.log_prob(x[:, 0]).mean()  # HERE") + TRAIN,
+    ),
     "a softmax by its formula before cross_entropy": (
         "normalized_twice",
         SOFTMAX.format("e / e.sum(1, keepdim=True)  # HERE", "F.cross_entropy(model(x), y)") + TRAIN,
@@ -78,6 +114,23 @@ WRONG = {
 }
 
 HEALTHY = {
+    "an output layer is the embedding": TIED.format("self.out.weight = self.emb.weight") + TRAIN,
+    "both get the values of a table": TIED.format(
+        "table = torch.randn(9, 4)\n        with torch.no_grad():\n            self.out.weight.copy_(table)\n"
+        "            self.emb.weight.copy_(table)"
+    )
+    + TRAIN,
+    "the likelihood of a mixture is subtracted": MIXTURE.format("-mixture.log_prob(x[:, 0]).mean()") + TRAIN,
+    "the distances of a sample from all others are in logsumexp": """
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+centres = torch.randn(5, 3)
+for step in range(4):
+    y = torch.randint(0, 5, (16,))
+    apart = (model(centres.new_ones(16, 4) * y[:, None] + 0.1 * torch.randn(16, 4))[:, None] - centres).square().sum(2)
+    loss = (apart[torch.arange(16), y] + torch.logsumexp(-apart, 1)).mean()
+"""
+    + TRAIN,
     "the logarithm of a softmax by its formula": SOFTMAX.format(
         "e / e.sum(1, keepdim=True)", "F.nll_loss(model(x).log(), y)"
     )
