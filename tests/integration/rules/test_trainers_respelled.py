@@ -76,8 +76,76 @@ for step in range(4):
     mixture = MixtureSameFamily(Categorical(logits=w), Normal(mu, F.softplus(s) + 0.05))
     loss = {}
 """
+RATES = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.{}
+for step in range(12):
+    loss = F.cross_entropy(model(torch.randn(8, 4)), torch.randint(0, 2, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+    if step % 4 == 3:
+        for group in optimizer.param_groups:
+            group.update(lr=group["lr"] / 2){}
+"""
+NOISE = """
+class Diffusion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(9, 16), nn.SiLU(), nn.Linear(16, 8))
+        self.register_buffer("eps", torch.randn(24, 8)){}
+    def forward(self, x):
+        a, eps = torch.rand(len(x), 1), {}
+        return F.mse_loss(self.net(torch.cat([torch.lerp(eps, x, a), a], 1)), {})
+model = Diffusion()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.randn(64, 8)
+for step in range(9):
+    loss = model(data[torch.randperm(64)[: 24 if step % 3 else 16]])
+"""
+STATES = """
+class Cell(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.take, self.keep = nn.Linear(3, 8), nn.Linear(8, 8, bias=False)
+    def forward(self, x, h):
+        return torch.tanh(self.take(x) + self.keep(h))
+cell, head = Cell(), nn.Linear(8, 2)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    x, y = torch.randn(10, 8, 3), torch.randint(0, 2, (10,))
+    state = (torch.zeros(10, 8),)
+    for {}
+    loss = F.cross_entropy(head(state[0]), y)
+"""
 
 WRONG = {
+    "a rate of group.update() beside LambdaLR": (
+        "changed_rate_lost",
+        RATES.format("LambdaLR(optimizer, lambda step: 0.98**step)", "  # HERE"),
+    ),
+    "the first of noise drawn once, which a network predicts": (
+        "noise_drawn_once",
+        NOISE.format("  # HERE", "self.eps[: len(x)]", "self.eps[: len(x)]") + TRAIN,
+    ),
+    "a cell of any formula whose state is cut off, of which the loss uses the last one": (
+        "state_cut_each_step",
+        STATES.format("now in x.unbind(1):\n        state = (cell(now, *(s.detach() for s in state)),)  # HERE")
+        + TRAIN,
+    ),
+    "the same with tokens": (
+        "state_cut_each_step",
+        STATES.replace("x, y = torch.randn(10, 8, 3)", "x, y = torch.randint(0, 9, (10, 8))")
+        .replace("head = Cell(),", "head, table = Cell(), nn.Linear(8, 2), nn.Embedding(9, 3) #")
+        .format("t in range(8):\n        state = (cell(table(x[:, t]), state[0].detach()),)  # HERE")
+        + TRAIN,
+    ),
+    "the same with the times by their number": (
+        "state_cut_each_step",
+        STATES.format("t in range(8):\n        state = (cell(x[:, t], state[0].detach()),)  # HERE") + TRAIN,
+    ),
     "an output layer gets the values of an embedding": (
         "broken_weight_tie",
         TIED.format("with torch.no_grad():\n            self.out.weight.copy_(self.emb.weight)  # HERE") + TRAIN,
@@ -114,6 +182,19 @@ WRONG = {
 }
 
 HEALTHY = {
+    "a rate of group.update() beside StepLR": RATES.format("StepLR(optimizer, 3, 0.9)", ""),
+    "noise of each step": NOISE.format("", "torch.randn_like(x)", "eps") + TRAIN,
+    "the first of a table that is mixed in, which no network predicts": NOISE.format("", "self.eps[: len(x)]", "x")
+    + TRAIN,
+    "a state with its history": STATES.format("now in x.unbind(1):\n        state = (cell(now, *state),)") + TRAIN,
+    "the search of a fixed point, of which the last step has a gradient": STATES.format(
+        "_ in range(8):\n        state = (cell(x[:, 0], state[0].detach()),)"
+    )
+    + TRAIN,
+    "a state that is cut off in the middle": STATES.format(
+        "t in range(8):\n        state = (cell(x[:, t], state[0].detach() if t == 4 else state[0]),)"
+    )
+    + TRAIN,
     "an output layer is the embedding": TIED.format("self.out.weight = self.emb.weight") + TRAIN,
     "both get the values of a table": TIED.format(
         "table = torch.randn(9, 4)\n        with torch.no_grad():\n            self.out.weight.copy_(table)\n"
