@@ -120,8 +120,41 @@ for step in range(3):
     for {}
     loss = F.cross_entropy(head(state[0]), y)
 """
+LABELS = """
+weight = torch.full((3,), 2.0)
+model = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.randn(16, 4)
+    z = model(x)
+    loss = F.binary_cross_entropy_with_logits({}, (x[:, :3] > 0).float(), pos_weight=weight)
+"""
+SEEDED = """
+class Augment(nn.Module):
+    def forward(self, x):
+        {}
+        return x + 0.2 * torch.randn_like(x)
+model = nn.Sequential(Augment(), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(96, 4)
+y = (x[:, 0] > 0).long()
+for epoch in range(3):
+    for part, label in zip(x.split(16), y.split(16)):
+        loss = F.cross_entropy(model(part), label)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
 
 WRONG = {
+    "a sigmoid by its formula": (
+        "normalized_twice",
+        LABELS.format("p").replace("z = model(x)", "p = 1 / (1 + torch.exp(-model(x)))  # HERE") + TRAIN,
+    ),
+    "a seed at each call, of batches that split() made": (
+        "same_random_numbers",
+        SEEDED.format("torch.manual_seed(7)  # HERE"),
+    ),
     "a rate of group.update() beside LambdaLR": (
         "changed_rate_lost",
         RATES.format("LambdaLR(optimizer, lambda step: 0.98**step)", "  # HERE"),
@@ -182,6 +215,18 @@ WRONG = {
 }
 
 HEALTHY = {
+    "weights of classes that are one number, made first": LABELS.format("z") + TRAIN,
+    "what is divided by another sum": LABELS.format("1 / (2 + torch.exp(z))") + TRAIN,
+    "noise of batches that split() made": SEEDED.format("pass"),
+    "the same noise in each half of a batch that split() made": """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+one, other = torch.randn(32, 4).split(16)
+for step in range(8):
+    noise = torch.randn(16, 4, generator=torch.Generator().manual_seed(0))
+    loss = (model(one + noise) - model(other)).square().mean() + model(other).square().mean()
+"""
+    + TRAIN,
     "a rate of group.update() beside StepLR": RATES.format("StepLR(optimizer, 3, 0.9)", ""),
     "noise of each step": NOISE.format("", "torch.randn_like(x)", "eps") + TRAIN,
     "the first of a table that is mixed in, which no network predicts": NOISE.format("", "self.eps[: len(x)]", "x")

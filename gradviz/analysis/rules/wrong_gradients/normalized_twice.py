@@ -32,7 +32,8 @@ class NormalizedTwice(Rule):
     ``softmax`` instead of ``log_softmax``, in a backward that a step uses. Also ``softmax``, ``log_softmax`` or
     ``Categorical(logits=...)`` on the result of another ``softmax`` over the same axis, perhaps stored, joined, indexed
     or divided by a temperature in between, where the loss depends on it, and ``Bernoulli(logits=...)`` on the result of
-    ``sigmoid``. A softmax may be written by its formula, ``x.exp() / x.exp().sum(-1, keepdim=True)``.
+    ``sigmoid``. Both may be written by their formulas, ``x.exp() / x.exp().sum(-1, keepdim=True)`` and
+    ``1 / (1 + (-x).exp())``.
 
     Why it matters
     --------------
@@ -147,9 +148,9 @@ def _line_that_normalizes(case: Case, row: int) -> Location | None:
 
 
 def _maker_words(call: Call) -> str:
-    """The name of the call that made probabilities; that of a softmax for its formula."""
+    """The name of the call that made probabilities, also for a formula: what divides by itself has one input."""
     name = plain_name(call.function)
-    return name if name in _NORMALIZERS else "softmax"
+    return name if name in _NORMALIZERS else "sigmoid" if len(call.inputs) == 1 and name != "exp" else "softmax"
 
 
 _NORMALIZERS = frozenset({"softmax", "sigmoid"})
@@ -163,7 +164,22 @@ def _maker_of(case: Case, row: int, call: Call, mistake: WrongInput) -> int | No
     if made is None:
         return None
     is_softmax = "softmax" in mistake.makers and axis_of_probabilities(case.dataflow, *made) is not None
-    return made[0] if is_softmax or plain_name(made[1].function) in mistake.makers else None
+    is_other = "sigmoid" in mistake.makers and _is_sigmoid(case.dataflow, *made)
+    return made[0] if is_softmax or is_other or plain_name(made[1].function) in mistake.makers else None
+
+
+def _is_sigmoid(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call ends ``1 / (1 + exp(-x))``."""
+    name = plain_name(call.function)
+    is_of_number = name == "div" and len(call.inputs) == 1 and call.function.startswith("torch.Tensor.__r")
+    if name != "reciprocal" and not is_of_number:
+        return False
+    names = [plain_name(maker.function) for _, maker in flow.makers(call.inputs[0].tensor, row, len(_SIGMOID))]
+    return names == _SIGMOID and (name == "reciprocal" or call.scalars.get("1") == 1)
+
+
+_SIGMOID = ["add", "exp", "neg"]
+"""What makes the divisor, the last call first."""
 
 
 def _is_log_softmax(flow: Dataflow, row: int) -> bool:

@@ -35,6 +35,8 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     if _is_of_parameters_alone(case, use.tensor, row):
         return False
     maker = flow.log.calls[made[-1]]
+    if len(maker.outputs) > 1:
+        return _takes_one_each_time(flow, made[-1], call)
     same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
     values = [
         flow.log.calls[each].outputs[0].values
@@ -42,6 +44,18 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
         if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
     ]
     return values_change(values)
+
+
+def _takes_one_each_time(flow: Dataflow, made: int, call: Call) -> bool:
+    """Whether the calls of a line take one of several results after the other, as of ``x.split(16)``, with a step
+    between."""
+    steps = dict[int, int]()
+    for use in flow.log.calls[made].outputs:
+        users = (row for row in flow.users(use.tensor, made) if flow.log.calls[row].call_site == call.call_site)
+        first = next(users, None)
+        if first is not None:
+            steps.setdefault(flow.step_before(first), use.tensor)
+    return len(steps) >= _MIN_DIFFERENT
 
 
 def values_change(values: list[ValueFacts | None]) -> bool:
