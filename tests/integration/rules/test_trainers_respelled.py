@@ -145,8 +145,23 @@ for epoch in range(3):
         loss.backward()
         optimizer.step()
 """
+SET = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = F.cross_entropy(model(torch.randn(8, 4)), torch.randint(0, 2, (8,)))
+    {}
+"""
 
 WRONG = {
+    "a learning rate as an attribute, in an object that no variable holds": (
+        "rate_set_elsewhere",
+        "class Trainer:\n    def __init__(self, model):\n        self.model = model\n"
+        "        self.opt = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "    def fit(self):\n        for step in range(4):\n            self.opt.lr = 0.1 * 0.5**step  # HERE\n"
+        "            loss = self.model(torch.randn(8, 4)).square().mean()\n            self.opt.zero_grad()\n"
+        "            loss.backward()\n            self.opt.step()\nTrainer(nn.Linear(4, 2)).fit()\n",
+    ),
     "a sigmoid by its formula": (
         "normalized_twice",
         LABELS.format("p").replace("z = model(x)", "p = 1 / (1 + torch.exp(-model(x)))  # HERE") + TRAIN,
@@ -215,6 +230,19 @@ WRONG = {
 }
 
 HEALTHY = {
+    "an attribute that notes what is written into the groups": SET.format(
+        "optimizer.lr = 0.1 * 0.5**step\n    optimizer.param_groups[0]['lr'] = 0.1 * 0.5**step"
+    )
+    + TRAIN,
+    "an attribute that a function reads": SET.format("optimizer.lr = 0.5**step\n    loss = loss * optimizer.lr")
+    + TRAIN,
+    "an optimizer of the program": SET.format("optimizer.lr = 0.5**step").replace(
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+        "class SGD(torch.optim.Optimizer):\n    def __init__(self, params):\n        super().__init__(params, {})\n"
+        "    def step(self):\n        with torch.no_grad():\n            for p in model.parameters():\n"
+        "                p.sub_(p.grad, alpha=self.lr)\noptimizer = SGD(model.parameters())",
+    )
+    + TRAIN,
     "weights of classes that are one number, made first": LABELS.format("z") + TRAIN,
     "what is divided by another sum": LABELS.format("1 / (2 + torch.exp(z))") + TRAIN,
     "noise of batches that split() made": SEEDED.format("pass"),
