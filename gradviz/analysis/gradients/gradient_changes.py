@@ -148,11 +148,13 @@ def _is_scaled(histories: ParameterHistories, backward: int) -> bool:
             for use in calls[maker].inputs:
                 first = flow.producers(use.tensor, maker)[:1]
                 values = flow.values(use.tensor, maker)
+                multiplied = _first_multiplication(flow, use.tensor)
                 if (
                     not use.requires_grad
                     and first
+                    and multiplied is not None
                     and calls[first[0]].function == "torch.full"
-                    and flow.line_of(first[0]) == flow.line_of(_first_use_like(flow, use.tensor))
+                    and flow.line_of(first[0]) == flow.line_of(multiplied)
                     and values is not None
                     and (values.maximum or 0) > 1
                 ):
@@ -160,10 +162,9 @@ def _is_scaled(histories: ParameterHistories, backward: int) -> bool:
     return False
 
 
-def _first_use_like(flow: Dataflow, tensor: int) -> int:
+def _first_multiplication(flow: Dataflow, tensor: int) -> int | None:
     """The first multiplication with a tensor."""
-    users = (row for row in flow.users(tensor) if flow.log.calls[row].function == "torch.Tensor.mul")
-    return next(users, 0)
+    return next((row for row in flow.users(tensor) if flow.log.calls[row].function == "torch.Tensor.mul"), None)
 
 
 def changes_of_gradients(flow: Dataflow) -> Iterator[tuple[int, int]]:

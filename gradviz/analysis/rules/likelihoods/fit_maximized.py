@@ -30,10 +30,10 @@ class FitMaximized(Rule):
     What it finds
     -------------
     A loss that subtracts ``cross_entropy``, ``mse_loss``, ``(model(x) - y)**2``, or that adds the log-probabilities of
-    labels or the logarithm of a ratio over the squares of an error, such as a signal-to-noise ratio in dB, where
-    nothing else trains the same parameters. Also log-probabilities of drawn actions times rewards,
-    returns or advantages, by their names, that are added. Adversaries, constant targets, steps with ``maximize=True``
-    and gradients that the program changes are left out.
+    labels or the logarithm of a ratio over the squares of an error, such as a signal-to-noise ratio in dB, or the
+    logarithm of a mixture of densities, where nothing else trains the same parameters. Also log-probabilities of drawn
+    actions times rewards, returns or advantages, by their names, that are added. Adversaries, constant targets, steps
+    with ``maximize=True`` and gradients that the program changes are left out.
 
     Why it matters
     --------------

@@ -24,8 +24,8 @@ class StateCutEachStep(Rule):
     -------------
     A cell (``LSTMCell``, ``GRUCell``, ``RNNCell``, or a layer called for one time step at a time) that gets its own
     last state without its history each time, so that only its last call has a gradient. Also a state of any formula
-    that is cut off before each of several time steps, whose losses are added for one backward call: the same weights
-    take it once in each step, and nothing else connects the steps.
+    that is cut off before each of several time steps, whose losses are added for one backward call, or of which the
+    loss uses the last: the same weights take it once in each step, and nothing else connects the steps.
 
     Why it matters
     --------------
@@ -110,8 +110,11 @@ class StateCutEachStep(Rule):
         location = location_of_line(line_in_function_of(flow, found.cut, found.used))
         used = location_of_call(flow, found.used)
         return self.finding(
-            f"the state is cut off before each of {found.times:,} time steps, whose losses one backward() takes: no "
-            "gradient reaches an earlier step than the one with the loss",
+            f"the state is cut off before each of {found.times:,} time steps, and the loss uses the last: no gradient "
+            "reaches the earlier time steps"
+            if found.is_last
+            else f"the state is cut off before each of {found.times:,} time steps, whose losses one backward() takes: "
+            "no gradient reaches an earlier step than the one with the loss",
             symptom="grad_wrong",
             why="detach() keeps the values and drops the history: each step learns for itself, and nothing learns to "
             "carry something on",

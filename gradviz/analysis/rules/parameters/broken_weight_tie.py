@@ -33,8 +33,9 @@ class BrokenWeightTie(Rule):
     -------------
     Two `Parameter` objects in the same memory, and parameters that two modules shared until one of them got another
     one, if both train. Also an embedding and an output layer of which one got a copy of the other's weight instead of
-    the weight itself, and a buffer or attribute in the memory of a weight (``.data``, ``detach()``) that the loss uses
-    in another way than the weight, as a decoder does that of its encoder.
+    the weight itself (``clone()``, ``copy_()``, ``load_state_dict()``), and a buffer or attribute in the memory of a
+    weight (``.data``, ``detach()``) that the loss uses in another way than the weight, as a decoder does that of its
+    encoder.
 
     Why it matters
     --------------
@@ -129,6 +130,8 @@ def _ties(histories: ParameterHistories) -> Iterator[Tie]:
             source = owner.get(storage) if storage is not None else None
             if source is not None and source != call.inputs[0].tensor:
                 yield Tie(source, call.inputs[0].tensor, row, "share memory")
+        elif call.function == "torch.Tensor.copy_":
+            yield from _values_of_another(histories, row, arguments)
         elif call.kind == "register_parameter" and "shared" in arguments:
             yield Tie(arguments["shared"], arguments["new"], row, "share memory")
         elif call.kind == "register_parameter" and "source" in arguments:
@@ -161,6 +164,24 @@ def _detached_copies(histories: ParameterHistories, row: int, arguments: dict[st
             is_embedded = [_is_embedded(histories, number) for number in (origin, new)]
             if any(is_embedded) and not all(is_embedded):
                 yield Tie(origin, new, row, "detached copy")
+
+
+def _values_of_another(histories: ParameterHistories, row: int, arguments: dict[str, int]) -> Iterator[Tie]:
+    """The weight of an embedding whose values an output layer got before the first step, or the other way round: by
+    ``copy_()`` or ``load_state_dict()``."""
+    new, given = arguments.get("0"), arguments.get("1")
+    if new is None or given is None or histories.tensor(new).role != "parameter" or not histories.steps:
+        return
+    first = histories.steps[0]
+    if row > first or any(each > row for each in histories.flow.changes(new, row, first)):
+        return
+    maker = histories.flow.newest_producer(given, row)
+    is_parameter = histories.tensor(given).role == "parameter"
+    origin = given if is_parameter else None if maker is None else _detached_origin(histories, maker)
+    if origin not in (None, new):
+        is_embedded = [_is_embedded(histories, number) for number in (origin, new)]
+        if any(is_embedded) and not all(is_embedded):
+            yield Tie(origin, new, row, "detached copy")
 
 
 def _detached_origin(histories: ParameterHistories, maker: int) -> int | None:

@@ -13,7 +13,7 @@ from gradviz.analysis.rules.bases.kept_best import Better, better_than_best
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.better_by_origin import MAX_ROWS, better_by_hand, better_by_origin
-from gradviz.analysis.rules.bases.sources.rates.better_words import better_by_line, better_by_words
+from gradviz.analysis.rules.bases.sources.rates.better_words import better_by_line, better_by_words, is_turned_round
 from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau, plateaus_by_hand
 from gradviz.analysis.rules.bases.sources.rates.summed_readings import added_to_readings
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
@@ -152,9 +152,9 @@ def _better_by_names(case: Case, schedule: Schedule) -> Better | None:
         return None  # It may be turned around.
     found = {better_by_line(case.source_line(case.location_of_site(site)) or "") for site in sites}
     if found == {None}:
-        found = {better_by_words(each) for site in sites for each in _added_to_told(case, site) if "-" not in each} - {
-            None
-        }
+        found = {
+            better_by_words(each) for site in sites for each in _added_to_told(case, site) if not is_turned_round(each)
+        } - {None}
     return next(iter(found)) if len(found) == 1 else None
 
 

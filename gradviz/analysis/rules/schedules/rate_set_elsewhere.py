@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.copied_groups import rates_set_in_copies
+from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
 from gradviz.graph.call_log import LoggedOptimizer
 
 
@@ -22,7 +24,7 @@ class RateSetElsewhere(Rule):
     ``optimizer.lr = ...`` and ``optimizer.defaults["lr"] = ...``, a rate in a copy of the groups, such as those of
     ``optimizer.state_dict()``, and ``group["learning_rate"]``, where the rate of the optimizer never changes; and
     ``optimizer.param_groups[0]["lr"] = ...`` for an optimizer with several groups of one rate, of which only the first
-    one changes its rate, though no line names the others.
+    one changes its rate, though no line names the others. Attributes that the program reads itself are left alone.
 
     Why it matters
     --------------
@@ -57,7 +59,8 @@ class RateSetElsewhere(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for optimizer in case.dataflow.log.optimizers:
-            if optimizer.steps < _MIN_STEPS or optimizer.class_name not in _OF_TORCH:
+            is_own = optimizer.class_name not in _OF_TORCH or _is_defined(case, optimizer.class_name)
+            if optimizer.steps < _MIN_STEPS or is_own:
                 continue  # An optimizer of the program may read what it likes.
             for place, location in (*_lines_that_set(case, optimizer), *_lines_of_copies(case, optimizer)):
                 if _has_no_effect(case, optimizer, place):
@@ -95,14 +98,48 @@ def _words(rate: float | None) -> str:
 
 def _lines_that_set(case: Case, optimizer: LoggedOptimizer) -> Iterator[tuple[str, Location]]:
     """The lines that assign a rate to an optimizer, with what they assign to."""
-    for name in optimizer.names:
-        last = re.escape(name.rpartition(".")[2])
-        assigned = re.compile(rf"\b({last}\.(?:{_PLACES}))\s*[-+*/]?=(?!=)")
+    for name in sorted(_names_of(case, optimizer)):
+        assigned = re.compile(rf"\b({re.escape(name)}\.(?:{_PLACES}))\s*[-+*/]?=(?!=)")
         for file, lines in case.capture.sources.items():
             for number, text in lines.items():
                 found = assigned.search(text.partition("#")[0])
-                if found:
+                if found and not _is_read(case, name, found[1].rpartition(".")[2]):
                     yield found[1], Location(file, number)
+
+
+def _names_of(case: Case, optimizer: LoggedOptimizer) -> set[str]:
+    """The last names of an optimizer, also those that the lines give it which make one of its class: an object that
+    no variable holds any more, such as a trainer, may have it."""
+    made = (
+        last_name(target)
+        for _, tree in own_files(case)
+        for target, value in tree.assignments
+        if called_name(value) == optimizer.class_name
+    )
+    return {*(name.rpartition(".")[2] for name in optimizer.names), *made} - {""}
+
+
+def _is_defined(case: Case, name: str) -> bool:
+    """Whether the program has a class of this name."""
+    return any(
+        isinstance(node, ast.ClassDef) and node.name == name for _, tree in own_files(case) for node in tree.nodes
+    )
+
+
+def _is_read(case: Case, owner: str, name: str) -> bool:
+    """Whether the program uses an attribute that it sets, and does not only show it."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr == name
+        and isinstance(node.ctx, ast.Load)
+        and last_name(node.value) == owner
+        and not any(called_name(each) in _SHOWS for each in tree.around(node))
+        for _, tree in own_files(case)
+        for node in tree.nodes
+    )
+
+
+_SHOWS = frozenset({"print", "info", "debug", "write", "append", "log"})
 
 
 def _lines_of_copies(case: Case, optimizer: LoggedOptimizer) -> Iterator[tuple[str, Location]]:

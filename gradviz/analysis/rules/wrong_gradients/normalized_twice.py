@@ -18,6 +18,7 @@ from gradviz.analysis.rules.bases.losses.targets.unexpected_probabilities import
     WRONG_INPUTS,
     WrongInput,
 )
+from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import axis_of_probabilities
 from gradviz.graph.call_log import Call
 
 
@@ -31,7 +32,8 @@ class NormalizedTwice(Rule):
     ``softmax`` instead of ``log_softmax``, in a backward that a step uses. Also ``softmax``, ``log_softmax`` or
     ``Categorical(logits=...)`` on the result of another ``softmax`` over the same axis, perhaps stored, joined, indexed
     or divided by a temperature in between, where the loss depends on it, and ``Bernoulli(logits=...)`` on the result of
-    ``sigmoid``.
+    ``sigmoid``. Both may be written by their formulas, ``x.exp() / x.exp().sum(-1, keepdim=True)`` and
+    ``1 / (1 + (-x).exp())``.
 
     Why it matters
     --------------
@@ -86,7 +88,7 @@ class NormalizedTwice(Rule):
 
     def _finding(self, case: Case, row: int, made: int, mistake: WrongInput) -> Finding:
         flow = case.dataflow
-        loss, maker = _loss_words(case, row), plain_name(flow.log.calls[made].function)
+        loss, maker = _loss_words(case, row), _maker_words(flow.log.calls[made])
         above = _line_that_normalizes(case, made)
         words = {"loss": loss, "maker": maker, "at_line": at_line(above)}
         here = _line_of_argument(flow, row, made) if mistake is not SOFTMAX_AGAIN else None
@@ -140,8 +142,18 @@ def _line_that_normalizes(case: Case, row: int) -> Location | None:
     """The line of a call; if that does not name it, as ``self.head(x)`` of a softmax, the line that made its module."""
     flow = case.dataflow
     here, made = location_of_call(flow, row), line_of_module(flow, flow.log.calls[row])
-    is_said = plain_name(flow.log.calls[row].function) in (case.source_line(here) or "").lower()
+    name = plain_name(flow.log.calls[row].function)
+    is_said = name not in _NORMALIZERS or name in (case.source_line(here) or "").lower()
     return here if made is None or is_said else case.location_of_site(made) or here
+
+
+def _maker_words(call: Call) -> str:
+    """The name of the call that made probabilities, also for a formula: what divides by itself has one input."""
+    name = plain_name(call.function)
+    return name if name in _NORMALIZERS else "sigmoid" if len(call.inputs) == 1 and name != "exp" else "softmax"
+
+
+_NORMALIZERS = frozenset({"softmax", "sigmoid"})
 
 
 def _maker_of(case: Case, row: int, call: Call, mistake: WrongInput) -> int | None:
@@ -149,7 +161,25 @@ def _maker_of(case: Case, row: int, call: Call, mistake: WrongInput) -> int | No
     if not call.inputs or not call.inputs[0].requires_grad:
         return None
     made = value_maker(case.dataflow, call.inputs[0].tensor, row)
-    return made[0] if made is not None and plain_name(made[1].function) in mistake.makers else None
+    if made is None:
+        return None
+    is_softmax = "softmax" in mistake.makers and axis_of_probabilities(case.dataflow, *made) is not None
+    is_other = "sigmoid" in mistake.makers and _is_sigmoid(case.dataflow, *made)
+    return made[0] if is_softmax or is_other or plain_name(made[1].function) in mistake.makers else None
+
+
+def _is_sigmoid(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call ends ``1 / (1 + exp(-x))``."""
+    name = plain_name(call.function)
+    is_of_number = name == "div" and len(call.inputs) == 1 and call.function.startswith("torch.Tensor.__r")
+    if name != "reciprocal" and not is_of_number:
+        return False
+    names = [plain_name(maker.function) for _, maker in flow.makers(call.inputs[0].tensor, row, len(_SIGMOID))]
+    return names == _SIGMOID and (name == "reciprocal" or call.scalars.get("1") == 1)
+
+
+_SIGMOID = ["add", "exp", "neg"]
+"""What makes the divisor, the last call first."""
 
 
 def _is_log_softmax(flow: Dataflow, row: int) -> bool:

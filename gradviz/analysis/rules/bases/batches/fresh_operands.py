@@ -8,7 +8,9 @@ from math import prod
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
@@ -18,6 +20,7 @@ _PASSED = ARITHMETIC | KEEPS_ONE
 _COMPARES = frozenset({"lt", "le", "gt", "ge"})
 _MAX_ARITHMETIC = 6
 _MEAN_AND_NOISE = 2
+_BOTH = 2
 
 
 def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
@@ -32,6 +35,8 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     if _is_of_parameters_alone(case, use.tensor, row):
         return False
     maker = flow.log.calls[made[-1]]
+    if len(maker.outputs) > 1:
+        return _takes_one_each_time(flow, made[-1], call)
     same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
     values = [
         flow.log.calls[each].outputs[0].values
@@ -39,6 +44,18 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
         if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
     ]
     return values_change(values)
+
+
+def _takes_one_each_time(flow: Dataflow, made: int, call: Call) -> bool:
+    """Whether the calls of a line take one of several results after the other, as of ``x.split(16)``, with a step
+    between."""
+    steps = dict[int, int]()
+    for use in flow.log.calls[made].outputs:
+        users = (row for row in flow.users(use.tensor, made) if flow.log.calls[row].call_site == call.call_site)
+        first = next(users, None)
+        if first is not None:
+            steps.setdefault(flow.step_before(first), use.tensor)
+    return len(steps) >= _MIN_DIFFERENT
 
 
 def values_change(values: list[ValueFacts | None]) -> bool:
@@ -127,8 +144,12 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
             is_each = shape_of(flow, out.tensor) == shape and any(shape_of(flow, use.tensor) == shape for use in others)
             is_new = any(is_fresh(case, call, use, row) and is_of_this_step(case, use, row) for use in others)
             if name in ARITHMETIC and is_each and is_new:
-                # The beginning of a table may be added to data: positions of a sequence.
-                is_noise = _is_shifted(case, row) if out.requires_grad else given not in sliced
+                # The beginning of a table may be added to data: positions of a sequence. No network predicts those.
+                is_noise = (
+                    _is_shifted(case, row)
+                    if out.requires_grad
+                    else given not in sliced or _is_predicted(flow, draw, row)
+                )
                 found += [row] if is_noise else []
             # What another tensor is overwritten with, by ``out=`` or in place, is another thing at the next step.
             elif not out.requires_grad and out.tensor not in seen | {use.tensor for use in call.inputs}:
@@ -137,6 +158,22 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
                 waiting.append((out.tensor, row))
     is_often = len({flow.step_before(row) for row in found}) >= _MIN_STEPS
     return sorted(found) if is_often else []
+
+
+def _is_predicted(flow: Dataflow, draw: int, row: int) -> bool:
+    """Whether a loss compares what a model computes with drawn numbers or the first of them, after a call and before
+    the next step."""
+    drawn = flow.log.calls[draw].outputs[0].tensor
+    until = next((step for step in flow.rows_of_kind("step") if step > row), row)
+    begin = (flow.log.calls[each] for each in flow.users(drawn, draw) if flow.step_before(row) < each < until)
+    parts = {use.tensor for call in begin if plain_name(call.function) == "getitem" for use in call.outputs} | {drawn}
+    users = (flow.log.calls[each] for part in parts for each in flow.users(part, draw) if row < each < until)
+    return any(
+        plain_name(call.function) in LOSSES_BY_SAMPLE | {"sub"}
+        and len(call.inputs) == _BOTH
+        and len(call.live_inputs) == 1
+        for call in users
+    )
 
 
 def is_of_this_step(case: Case, use: TensorUse, row: int) -> bool:

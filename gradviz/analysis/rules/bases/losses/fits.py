@@ -12,7 +12,13 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.log_probabilities import is_drawn, is_log_probability
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
-from gradviz.analysis.rules.bases.losses.signed_terms import PRODUCTS, Term, number_of, operands
+from gradviz.analysis.rules.bases.losses.signed_terms import (
+    PRODUCTS,
+    Term,
+    number_of,
+    operands,
+    signed_terms,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -55,6 +61,8 @@ def fits_in(flow: Dataflow, terms: list[Term]) -> Iterator[Fit]:
                 yield from _fit(flow, term, call, is_score=True)
         elif name in _LOGARITHMS:
             yield from _of_ratio(flow, term, call)
+        elif name == "logsumexp" and call.inputs:
+            yield from _of_mixture(flow, term, call)
         else:
             yield from _of_size(flow, term, call)
 
@@ -78,6 +86,17 @@ def _of_size(flow: Dataflow, term: Term, call: Call) -> Iterator[Fit]:
             if not varies or len(shapes) == 1:
                 yield from _fit(flow, term, call, is_score=False)
             return
+
+
+def _of_mixture(flow: Dataflow, term: Term, call: Call) -> Iterator[Fit]:
+    """The logarithm of a mixture of densities, ``logsumexp(log_weights + log_prob)``: it grows with the fit.
+
+    Without weights that sum to one, ``logsumexp()`` may be that of scores, as for what a sample should differ from.
+    """
+    parts = list(signed_terms(flow, term.row, call.inputs[0].tensor))
+    if any(plain_name(flow.log.calls[each.row].function) == "log_softmax" and each.sign > 0 for each in parts):
+        errors = (fit for each in parts if each.sign < 0 for fit in _of_size(flow, each, flow.log.calls[each.row]))
+        yield from (Fit(term, True, fit.targets, fit.is_drawn) for fit in errors)
 
 
 def _of_ratio(flow: Dataflow, term: Term, call: Call) -> Iterator[Fit]:

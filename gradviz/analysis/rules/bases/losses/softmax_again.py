@@ -6,6 +6,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import axis_of_probabilities
 from gradviz.graph.call_log import Call
 
 
@@ -35,7 +36,8 @@ class SoftmaxAgain:
                 continue
             seen.add(row)
             call = flow.log.calls[row]
-            if plain_name(call.function) == "softmax" and _axis_from_the_end(flow, call) == axis:
+            own = axis_of_probabilities(flow, row, call)
+            if own is not None and own - len(shape_of(flow, given)) == axis:
                 found.add(row)
             elif len(seen) > _MAX_PARTS or not _keeps_values(call):
                 return None

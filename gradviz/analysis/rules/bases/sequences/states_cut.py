@@ -1,8 +1,9 @@
 """States of recurrent computations of any spelling that are cut off at each time step of one backward call.
 
-Between two such cuts the same weights are used once, on the state; the loss uses every step; and nothing but the state,
-without its history, connects the steps. States that the loss itself compares with a target are left out: a model that
-is unrolled on its own predictions is cut so on purpose. So are matrices of tokens, as of the memory between segments.
+Between two such cuts the same weights are used once, on the state; the loss uses every step, or the last one where each
+takes another part of one sequence; and nothing but the state, without its history, connects the steps. States that the
+loss itself compares with a target are left out: a model that is unrolled on its own predictions is cut so on purpose.
+So are matrices of tokens, as of the memory between segments.
 """
 
 from __future__ import annotations
@@ -30,6 +31,20 @@ class StateCut(Struct, frozen=True):
     used: int
     """The call after it that takes the state together with weights."""
     times: int
+    is_last: bool
+    """Whether the loss only uses the last step."""
+
+
+class _TimeStep(Struct, frozen=True):
+    """What lies between two cuts."""
+
+    used: int
+    """The call that takes the state together with weights."""
+    weights: frozenset[int]
+    is_reached: bool
+    """Whether the backward call reaches it."""
+    parts: frozenset[tuple[int, str]]
+    """Of which tensors it takes a part by a number, and which part."""
 
 
 _KINDS = frozenset({"detach", "data"})
@@ -59,16 +74,17 @@ def states_cut(case: Case, backward: int) -> Iterator[StateCut]:
         if _MIN_CUTS <= len(cuts) <= _MAX_CUTS and len(shape_of(flow, cuts[0].live_inputs[0])) == _RANK:
             if any(plain_name(call.function) in _DRAWS for call in flow.log.calls[cuts[0].call : cuts[-1].call]):
                 continue  # What a program acts by: it learns from steps that it has already made.
-            used = [_use_between(case, cuts[:number], *pair, backward) for number, pair in enumerate(pairwise(cuts))]
-            weights = {each[1] for each in used if each is not None}
-            if used[-1] is not None and None not in used and len(weights) == 1:
-                yield StateCut(cuts[-1].call, used[-1][0], len(cuts))
+            steps = [_step_between(case, cuts[:number], *pair, backward) for number, pair in enumerate(pairwise(cuts))]
+            known = [each for each in steps if each is not None]
+            if len(known) < len(steps) or len({each.weights for each in known}) != 1:
+                continue
+            is_last = not any(each.is_reached for each in known) and _goes_through_a_sequence(known)
+            if all(each.is_reached for each in known) or (is_last and _is_used(case, cuts[-1], backward)):
+                yield StateCut(cuts[-1].call, known[-1].used, len(cuts), is_last)
 
 
-def _use_between(
-    case: Case, earlier: list[Cut], one: Cut, other: Cut, backward: int
-) -> tuple[int, frozenset[int]] | None:
-    """The call that takes the state with weights between two cuts, and the weights; None if it is no time step."""
+def _step_between(case: Case, earlier: list[Cut], one: Cut, other: Cut, backward: int) -> _TimeStep | None:
+    """What uses the state with weights between two cuts; None if it is no time step."""
     flow = case.dataflow
     state, following = one.dead_outputs[0], other.live_inputs[0]
     rows = flow.ancestors(following, other.call, one.call + 1)
@@ -87,10 +103,44 @@ def _use_between(
                 taken.append(row)
                 weights.update(live)
     is_once = bool(weights) and max(weights.values()) == 1
-    reached = case.backward_calls.reached(backward).members
-    if not is_once or following not in of_state or reached.isdisjoint(rows) or _is_compared(flow, other):
+    if not is_once or following not in of_state or _is_compared(flow, other):
         return None
-    return taken[0], frozenset(weights)
+    is_reached = not case.backward_calls.reached(backward).members.isdisjoint(rows)
+    return _TimeStep(taken[0], frozenset(weights), is_reached, frozenset(_parts_taken(flow, rows)))
+
+
+def _parts_taken(flow: Dataflow, rows: tuple[int, ...]) -> Iterator[tuple[int, str]]:
+    """Of each tensor of which calls take a part by a number, such as ``x[:, t]`` and ``x.unbind(1)``: which part."""
+    for row in rows:
+        for use in flow.log.calls[row].inputs:
+            tensor = use.tensor
+            for _, call in flow.makers(tensor, row, _MAX_TAKEN):
+                name = plain_name(call.function)
+                if name in _TAKE and len(call.inputs) == 1:
+                    yield call.inputs[0].tensor, str(call.scalars)
+                elif name == "unbind":
+                    yield call.inputs[0].tensor, str([each.tensor for each in call.outputs].index(tensor))
+                if name != "embedding":
+                    break
+                tensor = call.inputs[0].tensor
+
+
+_MAX_TAKEN = 2
+_TAKE = frozenset({"getitem", "select", "narrow"})
+
+
+def _goes_through_a_sequence(steps: list[_TimeStep]) -> bool:
+    """Whether each step takes another part of one tensor: not the same input again, as the search of a fixed point."""
+    first = {tensor for tensor, _ in steps[0].parts}
+    return any(
+        len({part for each in steps for given, part in each.parts if given == tensor}) == len(steps) for tensor in first
+    )
+
+
+def _is_used(case: Case, cut: Cut, backward: int) -> bool:
+    """Whether the backward call reaches what is computed with the last state."""
+    users = case.dataflow.users(cut.dead_outputs[0], cut.call)
+    return not case.backward_calls.reached(backward).members.isdisjoint(users)
 
 
 def _is_from_before(flow: Dataflow, row: int, before: set[int], last: int) -> bool:

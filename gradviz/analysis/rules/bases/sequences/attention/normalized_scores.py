@@ -34,6 +34,17 @@ def normalized_axis(flow: Dataflow, row: int, call: Call) -> int | None:
     return axis if made[1] is call or normalized_axis(flow, *made) is None else None
 
 
+def axis_of_probabilities(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The axis along which the results of a call are the probabilities of a softmax, counted from the front: of
+    ``softmax()``, of its formula, and of ``exp()`` of its logarithm; None for other calls."""
+    name = plain_name(call.function)
+    if name == "softmax" or (name in _BY_FORMULA and name != "sub"):
+        return normalized_axis(flow, row, call)
+    made = value_maker(flow, call.inputs[0].tensor, row) if name == "exp" and call.inputs else None
+    is_logarithm = made is not None and plain_name(made[1].function) in ("log_softmax", "sub")
+    return normalized_axis(flow, *made) if made is not None and is_logarithm else None
+
+
 def words_of_normalizer(call: Call) -> str:
     """``softmax()``, or what its formula does."""
     return _BY_FORMULA.get(plain_name(call.function)) or call_words(call)

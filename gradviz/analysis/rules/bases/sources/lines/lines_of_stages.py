@@ -9,9 +9,13 @@
 ... for task in range(9):
 ...     learn(data[task])
 ... for stage in range(9):
-...     learn(data)'''.splitlines(), start=1)))
->>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line)] for line in (2, 4, 6, 8, 10)]
+...     learn(data)
+... [learn(data) for epoch in range(9)]
+... [learn(task) for task in tasks]'''.splitlines(), start=1)))
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (2, 4, 6, 8, 10)]
 [[True], [False], [False], [True], [True]]
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (11, 12)]
+[[False], [True]]
 """
 
 from __future__ import annotations
@@ -21,8 +25,17 @@ import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import callers
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name, last_name, tree_of
+from gradviz.analysis.dataflow.call_words import callers, function_of
+from gradviz.analysis.rules.bases.sources.source_tree import (
+    COMPREHENSIONS,
+    LOOPS,
+    Loop,
+    SourceTree,
+    called_name,
+    last_line,
+    last_name,
+    tree_of,
+)
 
 _THINGS = re.compile(r"(task|domain|stage|phase|round|rnd|cycle|session|experience|client)(_?(id|idx|index|number|i))?")
 _COUNTS = frozenset({"range", "trange", "count", "arange", "linspace", "logspace"})
@@ -35,23 +48,31 @@ def is_made_for_each_thing(case: Case, call: int) -> bool:
     """Whether only one loop repeats a call, in its function or in those that called it, and goes through things of
     which each may need its own: not through epochs, nor through numbers. Or whether none does: then lines of the
     program call it one after the other."""
-    found, is_known = list[tuple[SourceTree, Loop]](), False
+    found, is_known = list[tuple[SourceTree, Loop | ast.comprehension]](), False
+    called = ""
     for line in callers(case.dataflow, call):
         lines = case.capture.sources.get(line.file, {})
         if line.line in lines:
             tree, is_known = tree_of(lines), True
-            found += [(tree, loop) for loop in loops_at(tree, line.line)]
+            found += [(tree, loop) for loop in loops_at(tree, line.line, called)]
+        called = function_of(line).rpartition(".")[2]
     return goes_through_things(*found[0]) if len(found) == 1 else is_known and not found
 
 
-def loops_at(tree: SourceTree, line: int) -> list[Loop]:
-    """The loops of the same function that repeat the calls at a line."""
+def loops_at(tree: SourceTree, line: int, called: str) -> list[Loop | ast.comprehension]:
+    """The loops of the same function that repeat the calls at a line, and the comprehensions that call a function."""
     calls = [node for node in tree.nodes if isinstance(node, ast.Call)]
     here = next((node for node in calls if node.lineno <= line <= (node.end_lineno or 0)), None)
-    return [] if here is None else list(tree.loops_around(here))
+    if here is None:
+        return []
+    named = (each for each in calls if called_name(each) == called and each.lineno <= line <= last_line(each))
+    around = [list(tree.around(each)) for each in named]
+    repeated = (parents for parents in around if not any(isinstance(each, ast.comprehension) for each in parents))
+    within = {each for parents in repeated for each in parents if isinstance(each, COMPREHENSIONS)}
+    return [*(each for comprehension in within for each in comprehension.generators), *tree.loops_around(here)]
 
 
-def goes_through_things(tree: SourceTree, loop: Loop) -> bool:
+def goes_through_things(tree: SourceTree, loop: Loop | ast.comprehension) -> bool:
     """Whether a loop has a variable that stands for something else than a number, numbers what is taken, or has the
     name of a part of a training with data of its own."""
     if isinstance(loop, ast.While):
@@ -63,24 +84,31 @@ def goes_through_things(tree: SourceTree, loop: Loop) -> bool:
     return are_settings and not any(called_name(each) in _COUNTS for each in over)
 
 
-def _computes_with_it(tree: SourceTree, loop: ast.For | ast.AsyncFor) -> bool:
+def _computes_with_it(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
     """Whether each step computes with the number of a loop, as with a share of noise: no learning rate."""
     keys = {tree.key_of(each) for each in ast.walk(loop.target)} - {None}
-    inner = [each for statement in loop.body for each in ast.walk(statement) if isinstance(each, LOOPS)]
+    inner = [each for each in _inside(tree, loop) if isinstance(each, LOOPS)]
     names = (each for within in inner for each in ast.walk(within) if isinstance(each, ast.Name))
     return any(isinstance(tree.parent(each), ast.BinOp) for each in names if tree.key_of(each) in keys)
 
 
-def _chooses_data(tree: SourceTree, loop: ast.For | ast.AsyncFor) -> bool:
+def _chooses_data(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
     """Whether data are taken by the number of a loop, ``data[task]``; not what is written or shown by it."""
     keys = {tree.key_of(each) for each in ast.walk(loop.target)} - {None}
-    for node in (each for statement in loop.body for each in ast.walk(statement)):
+    for node in _inside(tree, loop):
         if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
             continue
         is_number = any(tree.key_of(each) in keys for each in _indexes(node.slice))
         if is_number and not any(called_name(each) in _SHOWS for each in tree.around(node)):
             return True
     return False
+
+
+def _inside(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> Iterator[ast.AST]:
+    """All that is within the body of a loop, or within a comprehension."""
+    parent = tree.parent(loop)
+    body = [parent] if isinstance(loop, ast.comprehension) and parent is not None else getattr(loop, "body", [])
+    return (each for part in body for each in ast.walk(part))
 
 
 def _indexes(index: ast.expr) -> list[ast.expr]:

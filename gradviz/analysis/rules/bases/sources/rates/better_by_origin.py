@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.kept_best import Better
 from gradviz.analysis.rules.bases.losses.fits import ERRORS
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
-from gradviz.analysis.rules.bases.sources.rates.better_words import better_by_words
+from gradviz.analysis.rules.bases.sources.rates.better_words import better_by_words, is_turned_round
 from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau
 
 MAX_ROWS = 20
@@ -21,7 +21,7 @@ def better_by_hand(case: Case, ran: LinesThatRan, plateau: Plateau) -> Better | 
     """What is better of a number that a program compares itself, as its origin or its names tell."""
     calls = case.dataflow.log.calls
     rows = [row for line in plateau.made for row in ran.rows_in(line, line) if type(calls[row].result) is float]
-    named = {better_by_words(each) for each in (plateau.name, *plateau.given) if "-" not in each} - {None}
+    named = {better_by_words(each) for each in (plateau.name, *plateau.given) if not is_turned_round(each)} - {None}
     return better_by_origin(case, rows[-MAX_ROWS:]) or (next(iter(named)) if len(named) == 1 else None)
 
 

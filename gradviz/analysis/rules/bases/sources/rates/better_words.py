@@ -8,6 +8,7 @@ from gradviz.analysis.rules.bases.kept_best import Better
 
 _TOLD = re.compile(r"\.step\((?P<told>.*)\)")
 _WORDS = re.compile(r"[A-Z]?[a-z]+[0-9]?|[A-Z]+[0-9]?(?![a-z])")
+_FROM_THE_END = re.compile(r"\[-\d+\]")
 _RISE = frozenset({
     "acc", "accs", "accuracy", "accuracies", "auc", "auroc", "correct", "f1", "iou", "miou", "dice", "precision",
     "recall", "psnr", "ssim", "bleu", "rouge", "reward", "rewards", "ndcg", "dcg", "mrr", "ap", "top1", "top5",
@@ -23,9 +24,14 @@ _OTHER = frozenset({"neg", "negative", "minus", "inverse", "log", "distance", "e
 def better_by_line(line: str) -> Better | None:
     """What is better of the number that a line tells a schedule."""
     told = _TOLD.search(line)
-    if told is None or "-" in told["told"]:
+    if told is None or is_turned_round(told["told"]):
         return None
     return better_by_words(told["told"])
+
+
+def is_turned_round(text: str) -> bool:
+    """Whether something is subtracted in an expression; ``history[-1]`` is only the last of several."""
+    return "-" in _FROM_THE_END.sub("", text)
 
 
 def better_by_words(text: str) -> Better | None:

@@ -54,13 +54,18 @@ def line_that_counts(tree: SourceTree) -> int | None:
 
 
 def lines_that_scale_rates(tree: SourceTree) -> Iterator[int]:
-    """The lines that compute a learning rate from the current one: ``group["lr"] *= 0.5``."""
+    """The lines that compute a learning rate from the current one: ``group["lr"] *= 0.5``, ``group.update(lr=...)``."""
     for node in tree.nodes:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript) and _is_rate(node.target):
             yield node.lineno
-    for target, value in _rates(tree):
-        if any(isinstance(each, ast.Subscript) and _is_rate(each) for each in ast.walk(value)):
-            yield target.lineno
+        if called_name(node) == "update" and isinstance(node, ast.Call):
+            given = (each.value for each in node.keywords if each.arg == "lr")
+            yield from (node.lineno for value in given if _reads_rate(value))
+    yield from (target.lineno for target, value in _rates(tree) if _reads_rate(value))
+
+
+def _reads_rate(value: ast.expr) -> bool:
+    return any(isinstance(each, ast.Subscript) and _is_rate(each) for each in ast.walk(value))
 
 
 def _rates(tree: SourceTree) -> Iterator[tuple[ast.Subscript, ast.expr]]:
