@@ -27,7 +27,6 @@ _WITHOUT_ORDER = frozenset({
     "bincount", "sorted", "sort", "sum", "mean", "len", "set", "Counter", "unique", "shape", "min", "max",
 })  # fmt: skip
 _WRAPS = frozenset({"enumerate", "tqdm"})
-_BOTH = 2
 _MAX_NAMES = 4
 
 
