@@ -44,7 +44,7 @@ class MaskedOut(ZeroGradientRule):
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "part":
-            return f"what follows {operation}() leaves out just the part that it puts in there"
+            return f"what follows {operation}() leaves out the part that it puts in there"
         if zero.operand is not None:
             return f"all inputs of {operation}() are zero ({operand_words(zero)})"
         return f"{operation}() removes all of it, as its other operand is 0 or its mask selects nothing"
