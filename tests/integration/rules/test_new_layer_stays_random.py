@@ -62,6 +62,30 @@ for step in range(3):
     loss = F.cross_entropy(model(x + prompt), x[:, :3].argmax(1))
 """
     + TRAIN,
+    "adapters that are put into what the same program has trained": HEAD
+    + """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.adapter = nn.Linear(6, 6), None
+    def forward(self, x):
+        h = x + torch.tanh(self.inner(x))
+        return h if self.adapter is None else h + self.adapter(h)
+model = nn.Sequential(Block(), Block(), nn.Linear(6, 4))
+def train(optimizer, classes):
+    for step in range(3):
+        x = torch.randn(16, 6)
+        loss = F.cross_entropy(model(x), x[:, :classes].argmax(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train(torch.optim.Adam(model.parameters(), lr=0.01), 4)
+for block in model[:2]:
+    block.adapter = nn.Sequential(nn.Linear(6, 2), nn.GELU(), nn.Linear(2, 6))
+model.requires_grad_(False)  # HERE
+model[2] = nn.Linear(6, 3)
+train(torch.optim.Adam(model[2].parameters(), lr=0.01), 3)
+""",
     "adapters that are put in before the freezing": START
     + """
 class Added(nn.Module):

@@ -128,10 +128,12 @@ def _made_later(case: Case, frozen: list[int], known: list[int]) -> set[int]:
     since = max(
         (next((row for row in changes[each] if _trains_or_loads(flow, row)), end) for each in known), default=end
     )
-    later = {each for each, rows in changes.items() if rows and rows[0] > since}
-    used = {each: row for each in frozen if (row := _first_use(case, each, since)) is not None}
-    first = min((used[each] for each in later & used.keys()), default=end)
-    return later & used.keys() if any(used[each] > first for each in used.keys() - later) else set()
+    later = {each: rows[0] for each, rows in changes.items() if rows and rows[0] > since}
+    made = min(later.values(), default=end)
+    used = {each: row for each in frozen if (row := _first_use(case, each, made)) is not None}
+    added = later.keys() & used.keys()
+    first = min((used[each] for each in added), default=end)
+    return added if any(used[each] > first for each in used.keys() - added) else set()
 
 
 def _first_use(case: Case, number: int, since: int) -> int | None:
