@@ -109,8 +109,12 @@ def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
 
 def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> Iterator[DeadTerm]:
     flow = histories.flow
-    sums = frozenset(sum_rows(flow, backward, root))
-    live = {use.tensor for row in sums for use in histories.log.calls[row].inputs if use.has_grad_fn}
+    live = {
+        use.tensor
+        for row in sum_rows(flow, backward, root)
+        for use in histories.log.calls[row].inputs
+        if use.has_grad_fn
+    }
     for row, term, exit_row in constant_terms(flow, backward, root):
         lines = _cuts_above(flow, term, row, exit_row)
         if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):

@@ -8,6 +8,38 @@ import pytest
 
 from tests.integration.rules.checked_scripts import alarms
 
+PAIRS = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, n=128):
+        self.cls = torch.randint(0, 4, (n,))
+        self.x = torch.randn(n, 8) + 2 * self.cls[:, None]
+        self.other = torch.randint(0, n, (n,))
+
+    def __len__(self):
+        return len(self.cls)
+
+    def __getitem__(self, i):
+        j = self.other[i].item()
+        return self.x[i], self.x[j], LABEL
+
+
+torch.manual_seed(0)
+tower = nn.Linear(8, 4)
+optimizer = torch.optim.Adam(tower.parameters(), lr=1e-3)
+for epoch in range(3):
+    for a, b, y in torch.utils.data.DataLoader(Pairs(), batch_size=32, shuffle=True):
+        d = F.pairwise_distance(tower(a), tower(b))
+        y = y.float()
+        loss = (LOSS).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
 PROGRAMS = {
     "hours divided by their period": """
 import numpy as np
@@ -119,69 +151,12 @@ for s in range(15):
 with torch.no_grad():
     print(rows_first(m(x))[:2])
 """,
-    "labels and the formula of one paper": """
-import torch
-from torch import nn
-import torch.nn.functional as F
-
-
-class Pairs(torch.utils.data.Dataset):
-    def __init__(self, n=128):
-        self.cls = torch.randint(0, 4, (n,))
-        self.x = torch.randn(n, 8) + 2 * self.cls[:, None]
-        self.other = torch.randint(0, n, (n,))
-
-    def __len__(self):
-        return len(self.cls)
-
-    def __getitem__(self, i):
-        j = self.other[i].item()
-        return self.x[i], self.x[j], 1.0 if self.cls[i] == self.cls[j] else 0.0
-
-
-torch.manual_seed(0)
-tower = nn.Linear(8, 4)
-optimizer = torch.optim.Adam(tower.parameters(), lr=1e-3)
-for epoch in range(3):
-    for a, b, y in torch.utils.data.DataLoader(Pairs(), batch_size=32, shuffle=True):
-        d = F.pairwise_distance(tower(a), tower(b))
-        y = y.float()
-        loss = (y * d**2 + (1 - y) * F.relu(1.0 - d) ** 2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-""",
-    "labels and the formula of the other paper": """
-import torch
-from torch import nn
-import torch.nn.functional as F
-
-
-class Pairs(torch.utils.data.Dataset):
-    def __init__(self, n=128):
-        self.cls = torch.randint(0, 4, (n,))
-        self.x = torch.randn(n, 8) + 2 * self.cls[:, None]
-        self.other = torch.randint(0, n, (n,))
-
-    def __len__(self):
-        return len(self.cls)
-
-    def __getitem__(self, i):
-        j = self.other[i].item()
-        return self.x[i], self.x[j], torch.tensor(self.cls[i].item() != self.cls[j].item()).float()
-
-
-torch.manual_seed(0)
-tower = nn.Linear(8, 4)
-optimizer = torch.optim.Adam(tower.parameters(), lr=1e-3)
-for epoch in range(3):
-    for a, b, y in torch.utils.data.DataLoader(Pairs(), batch_size=32, shuffle=True):
-        d = F.pairwise_distance(tower(a), tower(b))
-        loss = ((1 - y) * d**2 + y * F.relu(1.0 - d) ** 2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-""",
+    "labels and the formula of one paper": PAIRS.replace("LABEL", "1.0 if self.cls[i] == self.cls[j] else 0.0").replace(
+        "LOSS", "y * d**2 + (1 - y) * F.relu(1.0 - d) ** 2"
+    ),
+    "labels and the formula of the other paper": PAIRS.replace(
+        "LABEL", "torch.tensor(self.cls[i].item() != self.cls[j].item()).float()"
+    ).replace("LOSS", "(1 - y) * d**2 + y * F.relu(1.0 - d) ** 2"),
     "sequences normalized before they are padded": """
 import numpy as np
 import torch

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import alarms
+from tests.integration.rules.checked_scripts import HEAD, alarms
 
 PROGRAMS = {
     "a label that is one less whether two classes are equal": """
-import torch
-import torch.nn.functional as F
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-torch.manual_seed(0)
 class Pairs(Dataset):
     def __init__(self, x, cls):
         self.x, self.cls = x, cls
@@ -39,11 +35,7 @@ for epoch in range(5):
         opt.step()
 """,
     "a label of one less a number that is kept first": """
-import torch
-import torch.nn.functional as F
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-torch.manual_seed(0)
 class PairSet(Dataset):
     def __init__(self, x, cls):
         self.x, self.cls = x, cls
@@ -68,11 +60,6 @@ for epoch in range(4):
         opt.step()
 """,
     "rows of an array that are all of one length": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 series = np.sin(np.arange(1200) / 9) + 0.1 * rng.normal(size=1200)
 length = 32
@@ -91,11 +78,6 @@ for step in range(30):
     opt.step()
 """,
     "rows of an array that are filled in two parts": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def features(rows, n_num, n_cat):
     table = np.zeros((len(rows), n_num + n_cat), dtype="float32")
@@ -116,11 +98,6 @@ for step in range(30):
     opt.step()
 """,
     "a range in steps of a tenth, and hours that are divided in place": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 t = np.arange(0, 20, step=0.1)
 carrier = np.sin(2 * np.pi * t)
@@ -138,11 +115,6 @@ for step in range(30):
     opt.step()
 """,
     "a field of the program that has a share of the day": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 from collections import namedtuple
 Ride = namedtuple("Ride", "hour month count")
@@ -166,12 +138,7 @@ for step in range(30):
     opt.step()
 """,
     "results of a shuffled loader in the order of their numbers": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-torch.manual_seed(0)
 class Indexed(Dataset):
     def __init__(self, n):
         self.x = torch.randn(n, 6)
@@ -198,12 +165,7 @@ for epoch in range(4):
     print(epoch, "training accuracy", np.mean(by_place == data.targets.numpy()))
 """,
     "labels in the order in which a shuffled loader came": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-torch.manual_seed(0)
 class Indexed(Dataset):
     def __init__(self, n):
         self.x = torch.randn(n, 6)
@@ -231,11 +193,7 @@ for epoch in range(4):
     print(epoch, accuracy_score(data.targets[seen].numpy(), preds))
 """,
     "a number of right samples beside the size of a data set": """
-import torch
-import torch.nn.functional as F
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-torch.manual_seed(0)
 class Shapes(Dataset):
     def __init__(self, n):
         self.count = n
@@ -263,11 +221,6 @@ for epoch in range(10):
         break
 """,
     "three runs that must be repetitions": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 def train(seed):
     torch.manual_seed(seed)
     x = torch.randn(128, 6)
@@ -290,9 +243,6 @@ assert all(np.array_equal(results[0], each) for each in results[1:]), "training 
 print("reproducible")
 """,
     "two losses that take the same": """
-import torch
-from torch import nn
-torch.manual_seed(0)
 class PlainLoss(nn.Module):
     def forward(self, pred, target, weight):
         return (pred - target).pow(2).mean()
@@ -313,9 +263,6 @@ for step in range(30):
     opt.step()
 """,
     "two views of a batch that a loss standardizes": """
-import torch
-from torch import nn
-torch.manual_seed(0)
 def standardize(z):
     return (z - z.mean(0)) / z.std(0)
 def barlow_loss(z, n, lam=0.02):
@@ -336,11 +283,6 @@ for step in range(30):
     opt.step()
 """,
     "two sites that are standardized apart, and joined": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def whiten(a):
     m = a.mean(axis=0)
@@ -365,10 +307,6 @@ with torch.no_grad():
     print((net(xt[test]).argmax(1) == yt[test]).float().mean())
 """,
     "a loss with a scale, and the mean of another term": """
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -391,11 +329,6 @@ for step in range(40):
     opt.step()
 """,
     "the targets of the largest errors": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 x = rng.normal(size=(300, 4)).astype("float32")
 y = np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], 1).astype("float32")
@@ -416,11 +349,6 @@ worst = np.argsort(errors)[-5:]
 print("worst samples", worst, "their targets", y_test[worst], "their predictions", pred[worst])
 """,
     "the labels of outliers": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def fit(model, x, y, epochs=10):
     opt = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -447,11 +375,6 @@ with torch.no_grad():
     report_outliers(net[:2](torch.from_numpy(x)).numpy(), labels)
 """,
     "the share of anomalies among the largest errors": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 x = rng.normal(size=(400, 8)).astype("float32")
 y = (rng.random(400) < 0.1).astype("int64")
@@ -476,11 +399,6 @@ worst = np.argsort(np.sqrt(((x - recon) ** 2).sum(axis=1)))[-k:]
 print(y[worst].mean(), np.bincount(y[worst]))
 """,
     "the classes of the worst predictions": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def fit(model, x, y, epochs=10):
     opt = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -507,10 +425,6 @@ with torch.no_grad():
     print(calibration(net(torch.from_numpy(x)).softmax(1).numpy(), labels))
 """,
     "rows of which one half or the other is known": """
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 n = 200
 x = torch.randn(n, 6)
 y = x.sum(1, keepdim=True)
@@ -529,11 +443,7 @@ for step in range(30):
     opt.step()
 """,
     "weights that bring back the shares after a balanced draw": """
-import numpy as np
-import torch
-from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 from torch.utils.data import WeightedRandomSampler
 x = rng.normal(size=(600, 5)).astype("float32")
@@ -553,10 +463,6 @@ for epoch in range(3):
         opt.step()
 """,
     "labels by a threshold behind the scores": """
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 from torchmetrics.functional.classification import binary_auroc, binary_average_precision
 x = torch.randn(400, 6)
 labels = (x[:, 0] + 0.5 * x[:, 1] > 0.3).long()
@@ -574,10 +480,6 @@ with torch.no_grad():
 print(binary_auroc(scores, held_out), binary_average_precision(scores, held_out))
 """,
     "an object that takes scores first": """
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 from torchmetrics.classification import BinaryAUROC
 ratings = torch.rand(400) * 5
 x = torch.cat([ratings[:, None] + torch.randn(400, 1), torch.randn(400, 3)], 1)
@@ -598,11 +500,6 @@ for epoch in range(5):
     print(epoch, auroc(probs, positive).item())
 """,
     "columns that are repeated before a split": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def train_test_split(*arrays, test_size=0.25, seed=0):
     order = np.random.default_rng(seed).permutation(len(arrays[0]))
@@ -634,11 +531,6 @@ with torch.no_grad():
     print((model(torch.from_numpy(x_test)).argmax(1).numpy() == y_test).mean())
 """,
     "pairs of rows side by side": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 np.random.seed(0)
 rng = np.random.default_rng(0)
 def train_test_split(*arrays, test_size=0.25, seed=0):
@@ -678,11 +570,6 @@ with torch.no_grad():
     print((model(torch.from_numpy(b)).argmax(1).numpy() == d).mean())
 """,
     "boxes with rows before columns, by their numbers": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 W, H_ = 320.0, 240.0
 n = 200
@@ -709,11 +596,6 @@ for top, left, bottom, right in pixels[:3]:
     print(round(top), round(left), round(bottom), round(right))
 """,
     "boxes with rows before columns, put together anew": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 w, h = 640, 480
 n = 150
@@ -737,11 +619,6 @@ pixels = corners * np.array([h, w, h, w])
 print(pixels[:2])
 """,
     "columns that are put together in the order of their sizes": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 W, H_ = 320.0, 240.0
 n = 200
@@ -767,12 +644,7 @@ def to_pixels(xyxy, scale=np.array([W, H_, W, H_])):
 print(to_pixels(found)[:2])
 """,
     "channels that change their order": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 class Detection(Dataset):
     def __init__(self, n):
@@ -795,11 +667,6 @@ for epoch in range(3):
         opt.step()
 """,
     "columns that miss nothing": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 x = rng.normal(5, 2, size=(300, 5))
 x[rng.random(300) < 0.2, 4] = np.nan
@@ -819,11 +686,6 @@ for step in range(30):
     opt.step()
 """,
     "two kinds of features that are put side by side": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def zscore(a):
     m = a.mean(axis=0)
@@ -842,11 +704,6 @@ for step in range(30):
     opt.step()
 """,
     "inputs and targets that are columns of one table": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def standardize(a):
     return (a - a.mean(axis=0)) / a.std(axis=0)
@@ -866,11 +723,6 @@ with torch.no_grad():
     print(F.mse_loss(net(xt[240:]), yt[240:]))
 """,
     "boxes with columns before rows, transposed": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 h, w = 240, 320
 n = 200
@@ -891,11 +743,6 @@ xyxy = np.array([x1, y1, x2, y2]).T
 print((xyxy * np.array([w, h, w, h]))[:2])
 """,
     "pairs that are turned around": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 h, w = 240, 320
 n = 200
@@ -917,11 +764,6 @@ xy = found.reshape(-1, 2, 2)[:, :, ::-1].reshape(-1, 4)
 print((xy * np.array([w, h, w, h]))[:2])
 """,
     "a function that gives boxes another order": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 h, w = 240, 320
 n = 200
@@ -942,11 +784,6 @@ with torch.no_grad():
 print((found * np.array([w, h, w, h]))[:2])
 """,
     "a rule of thumb beside the scores": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def roc_auc_score(y_true, y_score):
     ranks = np.empty(len(y_score))
@@ -973,10 +810,6 @@ rule_of_thumb = (x[300:, 0] > 0.5).astype(float)
 print("network", roc_auc_score(y[300:], score), "rule of thumb", roc_auc_score(y[300:], rule_of_thumb))
 """,
     "points of an error": """
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 x = torch.randn(300, 4)
 y = x.sum(1, keepdim=True)
 net = nn.Linear(4, 1)
@@ -993,10 +826,6 @@ points = mae * scale + offset
 print("points of the challenge", points)
 """,
     "hits of a user on average": """
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 scores = nn.Linear(8, 20)
 opt = torch.optim.Adam(scores.parameters(), lr=1e-2)
 x = torch.randn(120, 8)
@@ -1016,11 +845,6 @@ with torch.no_grad():
 print("hits of a user on average", hits / users)
 """,
     "a mask that hides the diagonal": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def fit(model, x, y, epochs=10):
     opt = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -1054,11 +878,6 @@ with torch.no_grad():
 print(two_views(z, w, labels), masked(z, labels))
 """,
     "two views that a network computed together": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 def standardize(a):
     return (a - a.mean(axis=0)) / a.std(axis=0)
 def cka(a, b):
@@ -1078,11 +897,7 @@ clean, noisy = both[:200], both[200:]
 print("similarity", cka(standardize(clean), standardize(noisy)))
 """,
     "two halves of a window that are compared with each other": """
-import torch
-import torch.nn.functional as F
-from torch import nn
 from torch.utils.data import DataLoader, Dataset
-torch.manual_seed(0)
 class Epochs(Dataset):
     # Two halves of one EEG epoch are two views of the same person
     def __init__(self, signal, length):
@@ -1108,11 +923,6 @@ for epoch in range(4):
         opt.step()
 """,
     "two halves of a window that are joined again": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def item(signal, i, n=40):
     w = signal[i : i + n]
@@ -1131,11 +941,6 @@ for step in range(30):
     opt.step()
 """,
     "places of the diagonal that are overwritten": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def fit(model, x, y, epochs=10):
     opt = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -1163,11 +968,6 @@ with torch.no_grad():
 print("R@1", recall_at_1(z, labels))
 """,
     "places by number, and an identity that is taken off": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def fit(model, x, y, epochs=10):
     opt = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -1200,11 +1000,6 @@ with torch.no_grad():
 print("loo", leave_one_out(z, labels), subtract(z, labels))
 """,
     "the place of the query itself is overwritten": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def fit(model, x, y, epochs=10):
     opt = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -1234,11 +1029,6 @@ with torch.no_grad():
 print("nn", score(z, labels))
 """,
     "a gallery and queries of one array": """
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
 rng = np.random.default_rng(0)
 def fit(model, x, y, epochs=10):
     opt = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -1276,4 +1066,4 @@ print(nearest_class(z, labels), split_self(z, labels))
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_without_mistake(name: str, tmp_path: Path) -> None:
-    assert not alarms(PROGRAMS[name], tmp_path)
+    assert not alarms(HEAD + "import numpy as np" + PROGRAMS[name], tmp_path)

@@ -108,7 +108,7 @@ _MAX_NAMES = 3
 def _given_to(tree: SourceTree, node: ast.expr) -> list[ast.expr]:
     """What a variable, an attribute or a buffer of a module is given."""
     key = tree.key_of(node)
-    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    given = tree.values_of(key)
     if isinstance(node, ast.Attribute) and not given:
         registered = (each for each in tree.nodes if called_name(each) == "register_buffer")
         for call in registered:

@@ -184,7 +184,7 @@ def _goes_over_folds(tree: SourceTree, iterated: ast.expr) -> bool:
         return False
     maker = iterated.func.value  # type: ignore[attr-defined]
     key = tree.key_of(maker)
-    made = [maker, *(value for target, value in tree.assignments if key is not None and tree.key_of(target) == key)]
+    made = [maker, *tree.values_of(key)]
     return any(re.search("(?<!un)fold", called_name(each), re.IGNORECASE) for each in made)
 
 

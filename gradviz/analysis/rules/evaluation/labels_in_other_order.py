@@ -84,8 +84,8 @@ class LabelsInOtherOrder(Rule):
             f"this loader shuffles, and line {found.compared} compares what was collected from it with {found.labels}, "
             "which has the order in which they are stored",
             symptom="grad_wrong",
-            why="each prediction meets the label of another sample, so the score is that of guessing",
-            fix="make the loader that is scored with shuffle=False; or collect the labels of the same batches",
+            why=_WHY,
+            fix=_FIX,
             location=Location(file, found.loader),
             symptom_location=Location(file, found.compared),
         )
@@ -97,14 +97,16 @@ class LabelsInOtherOrder(Rule):
             f"the batches that this line goes through are shuffled, and {call_words(flow.log.calls[row])} compares "
             f"what the model made of them with the {count:,} labels in the order in which they are stored",
             symptom="grad_wrong",
-            why="each prediction meets the label of another sample, so the score is that of guessing",
-            fix="make the loader that is scored with shuffle=False; or collect the labels of the same batches",
+            why=_WHY,
+            fix=_FIX,
             location=location,
             symptom_location=other,
             evidence={"samples": count},
         )
 
 
+_WHY = "each prediction meets the label of another sample, so the score is that of guessing"
+_FIX = "make the loader that is scored with shuffle=False; or collect the labels of the same batches"
 _COMPARES = DIFFERENCES | {"eq", "ne", "cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits"}
 _BOTH = 2
 _MAX_MAKERS = 8

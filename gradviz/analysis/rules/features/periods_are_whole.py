@@ -86,7 +86,7 @@ class PeriodsAreWhole(Rule):
             f"the sine and the cosine of 2 pi times {turns.name}, a whole number, are the same for all rows: the "
             "network gets a constant",
             symptom="grad_wrong",
-            why="2 pi times a whole number is where the circle begins: the sine is 0 there, and the cosine 1",
+            why=_WHY,
             fix="divide by the period first: 2 * np.pi * hour / 24, for hours of a day",
             location=Location(file, turns.angle),
             symptom_location=Location(file, turns.wave) if turns.wave != turns.angle else None,
@@ -100,7 +100,7 @@ class PeriodsAreWhole(Rule):
             f"{call_words(call)} gives the same number for all {angles.count if angles else 0:,} angles, which go over "
             f"{turns:,.3g} turns: all are whole turns, or halves, and the network gets a constant",
             symptom="grad_wrong",
-            why="2 pi times a whole number is where the circle begins: the sine is 0 there, and the cosine 1",
+            why=_WHY,
             fix="divide by the period first: 2 * math.pi * hour / 24, for hours of a day",
             location=location,
             symptom_location=other,
@@ -108,6 +108,7 @@ class PeriodsAreWhole(Rule):
         )
 
 
+_WHY = "2 pi times a whole number is where the circle begins: the sine is 0 there, and the cosine 1"
 _MIN_TURNS = 3
 """Both ends of an interval may well be a turn apart, and a wave is 0 at both."""
 _MIN_COUNT = 8

@@ -80,7 +80,7 @@ class ScaledByTarget(Rule):
             f"the mean of all of {window.name} is taken off it, and line {window.cut} cuts it into what the model "
             "reads and what it is to forecast: that part is in the mean",
             symptom="none",
-            why="what the model reads then tells the level of its target, which nobody knows at that time",
+            why=_WHY,
             fix="compute the mean and the deviation of the first part only",
             location=Location(file, window.scaled),
             symptom_location=Location(file, window.cut),
@@ -95,12 +95,15 @@ class ScaledByTarget(Rule):
             f"from the {found.history:,} that the model reads: the last {found.horizon:,}, which it is to forecast, "
             "are part of it",
             symptom="none",
-            why="what the model reads then tells the level of its target, which nobody knows at that time",
+            why=_WHY,
             fix=f"compute it of the first {found.history:,} steps only, as window[:{found.history}] of a single window",
             location=location,
             symptom_location=compared if compared != location else None,
             evidence={"history": found.history, "horizon": found.horizon},
         )
+
+
+_WHY = "what the model reads then tells the level of its target, which nobody knows at that time"
 
 
 def _compares_with_data(flow: Dataflow) -> bool:

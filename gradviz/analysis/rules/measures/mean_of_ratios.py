@@ -129,7 +129,7 @@ def _is_cut(tree: SourceTree, value: ast.expr, deep: int) -> bool:
     if isinstance(value, ast.Call):
         return name in _CUTS or (name == "range" and len(value.args) == _WITH_STEP)
     key = tree.key_of(value) if deep else None
-    given = (each for target, each in tree.assignments if key is not None and tree.key_of(target) == key)
+    given = tree.values_of(key)
     return any(called_name(each) == "DataLoader" and _is_cut(tree, each, deep - 1) for each in given)
 
 

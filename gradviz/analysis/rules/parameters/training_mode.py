@@ -182,7 +182,7 @@ class TrainingMode(Rule):
             return False
         # An average of a trained model is made anew at each step, behind the call or before it.
         since = flow.step_before(row)
-        if any(flow.changes(number, since, row) or flow.changes(number, row, len(calls)) for number in parameters):
+        if any(flow.changes(number, since, len(calls)) for number in parameters):
             return False
         if any(flow.data_assignments.get(number, [since])[-1] > since for number in parameters):
             return False

@@ -67,7 +67,7 @@ def _following(tree: SourceTree, node: ast.If) -> list[ast.stmt]:
 def _condition(tree: SourceTree, test: ast.expr) -> ast.expr:
     """What a condition was computed as, if it is a variable with one value."""
     key = tree.key_of(test)
-    values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    values = tree.values_of(key)
     return values[0] if len(values) == 1 else test
 
 

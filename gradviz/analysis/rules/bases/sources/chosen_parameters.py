@@ -59,7 +59,7 @@ def _conditions(tree: SourceTree, value: ast.expr, of_any_list: bool) -> Iterato
             if key is None or key in seen:
                 continue
             seen.add(key)
-            waiting += [given for target, given in tree.assignments if tree.key_of(target) == key]
+            waiting += tree.values_of(key)
             yield from (line for use in tree.nodes if tree.key_of(use) == key for line in _fill(tree, use))
 
 

@@ -146,7 +146,7 @@ def _class_of(tree: SourceTree, node: ast.expr) -> str:
     if isinstance(node, ast.Call):
         return called_name(node)
     key = tree.key_of(node)
-    made = [called_name(value) for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    made = [called_name(value) for value in tree.values_of(key)]
     return made[-1] if made else ""
 
 

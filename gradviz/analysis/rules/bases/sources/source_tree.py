@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 
@@ -106,6 +106,19 @@ class SourceTree:
         keys = (Key(first_line(scope), node.id) for scope in scopes)
         return next((key for key in keys if key in self._bound), None)
 
+    def values_of(self, key: Key | None) -> list[ast.expr]:
+        """What assignments give to a variable, in the order of the source; nothing where there is no variable."""
+        return list(self._values.get(key, ())) if key is not None else []
+
+    @cached_property
+    def _values(self) -> dict[Key, list[ast.expr]]:
+        found = defaultdict[Key, list[ast.expr]](list)
+        for target, value in self.assignments:
+            key = self.key_of(target)
+            if key is not None:
+                found[key].append(value)
+        return found
+
     def times_bound(self, key: Key) -> int:
         """How many places of the source give a variable its value."""
         return self._bound[key]
@@ -119,12 +132,12 @@ class SourceTree:
 
     @cached_property
     def _numbers(self) -> dict[Key, int]:
-        found: dict[Key, int] = {}
-        for target, value in self.assignments:
-            key = self.key_of(target)
-            if key is not None and isinstance(value, ast.Constant) and type(value.value) is int:
-                found[key] = value.value
-        return found
+        return {
+            key: value.value
+            for key, values in self._values.items()
+            for value in values
+            if isinstance(value, ast.Constant) and type(value.value) is int
+        }
 
     @cached_property
     def assignments(self) -> list[tuple[ast.expr, ast.expr]]:

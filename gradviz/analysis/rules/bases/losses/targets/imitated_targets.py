@@ -93,7 +93,7 @@ def _is_fitted_to_labels(flow: Dataflow, scores: int, reached: frozenset[int]) -
     """Whether a loss of the same backward compares the scores with data."""
     return any(
         plain_name(flow.log.calls[each].function) in _LABELLED and len(flow.log.calls[each].live_inputs) == 1
-        for row in (*flow.users(scores),)
+        for row in flow.users(scores)
         for each in (row, *_next(flow, row))
         if each in reached
     )

@@ -89,7 +89,7 @@ def _collected(tree: SourceTree, loop: ast.For) -> Iterator[Key]:
 def _key_of_list(tree: SourceTree, node: ast.expr) -> Key | None:
     """A variable that begins as a list: a number that is added up has no order."""
     key = tree.key_of(node)
-    begun = (value for target, value in tree.assignments if key is not None and tree.key_of(target) == key)
+    begun = tree.values_of(key)
     return key if any(isinstance(value, ast.List) or called_name(value) == "list" for value in begun) else None
 
 

@@ -19,7 +19,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of, taken_by
 from gradviz.analysis.rules.bases.sources.source_tree import (
     SourceTree,
     called_name,
@@ -74,7 +74,7 @@ def _ends(tree: SourceTree) -> Iterator[tuple[ast.expr, ast.expr, bool]]:
 
 def _end(node: ast.expr) -> tuple[ast.expr, bool] | None:
     name = called_name(node)
-    if name in _ENDS and isinstance(node, ast.Call) and (values := _taken(node)) is not None:
+    if name in _ENDS and isinstance(node, ast.Call) and (values := taken_by(node)) is not None:
         return values, _ENDS[name]
     if not isinstance(node, ast.Subscript):
         return None
@@ -84,7 +84,7 @@ def _end(node: ast.expr) -> tuple[ast.expr, bool] | None:
     part = node.slice.elts[-1] if isinstance(node.slice, ast.Tuple) else node.slice
     if called_name(order) != "argsort" or not isinstance(part, ast.Slice) or not isinstance(order, ast.Call):
         return None
-    values = _taken(order)
+    values = taken_by(order)
     if values is None or part.step is not None or (part.lower is None) == (part.upper is None):
         return None
     is_last = isinstance(part.lower, ast.UnaryOp) and isinstance(part.lower.op, ast.USub)
@@ -98,15 +98,6 @@ def _is_reversed(node: ast.Subscript) -> bool:
     return isinstance(part, ast.Slice) and part.step is not None and ast.unparse(part) == "::-1"
 
 
-def _taken(call: ast.Call) -> ast.expr | None:
-    """What ``np.argmax(x)`` and ``x.argmax()`` take."""
-    if not isinstance(call.func, ast.Attribute):
-        return None
-    root = call.func.value
-    is_function = isinstance(root, ast.Name) and root.id in ("np", "numpy", "torch")
-    return (call.args[0] if call.args else None) if is_function else root
-
-
 def _is_distance(tree: SourceTree, node: ast.expr) -> bool:
     """``norm(table - row)``, ``cdist(a, b)``, and the sum of squares, perhaps its root; not the errors of a table, each
     row less its target."""
@@ -118,7 +109,7 @@ def _is_distance(tree: SourceTree, node: ast.expr) -> bool:
         return True
     if name not in ("sum", "sqrt") or not isinstance(node, ast.Call):
         return False
-    inner = _taken(node)
+    inner = taken_by(node)
     made = None if inner is None else source_of(tree, inner)
     if made is None:
         return False

@@ -96,7 +96,7 @@ def _gives_an_order(node: ast.AST) -> bool:
 def _of_array(tree: SourceTree, node: ast.expr) -> _Sizes:
     """``("w", "h", "w", "h")`` of ``np.array([w, h, w, h])``, also by its name."""
     key = tree.key_of(node)
-    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    given = tree.values_of(key)
     made = given[0] if key is not None and len(given) == 1 and tree.times_bound(key) == 1 else node
     if called_name(made) not in _ARRAYS or not isinstance(made, ast.Call) or not made.args:
         return ()

@@ -68,7 +68,7 @@ def _repeats(tree: SourceTree, value: ast.expr, own: set[str]) -> bool:
         return False
     sampler = value.func.value if isinstance(value.func, ast.Attribute) else value
     key = tree.key_of(sampler)
-    made = [sampler, *(given for target, given in tree.assignments if key is not None and tree.key_of(target) == key)]
+    made = [sampler, *tree.values_of(key)]
     return any(_OVERSAMPLERS.search(called_name(each)) for each in made)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import taken_by
 from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, names_in
 
 _ZEROS = frozenset({"zeros", "zeros_like"})
@@ -38,7 +39,7 @@ def padded_and_centred(tree: SourceTree) -> Iterator[PaddedArray]:
         key = tree.key_of(target)
         if key is None or called_name(value) not in _ZEROS or not isinstance(target, ast.Name):
             continue
-        filled = next((line for line in _filled(tree, key)), None)
+        filled = next(_filled(tree, key), None)
         mean = None if filled is None else _mean_taken_off(tree, key)
         if filled is not None and mean is not None and mean > filled:
             yield PaddedArray(filled, mean, target.id)
@@ -80,15 +81,11 @@ def _mean_taken_off(tree: SourceTree, key: Key) -> int | None:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub) or tree.key_of(node.left) != key:
             continue
         own = tree.key_of(node.right)
-        given = [value for target, value in tree.assignments if own is not None and tree.key_of(target) == own]
+        given = tree.values_of(own)
         for mean in given or [node.right]:
-            if called_name(mean) == "mean" and isinstance(mean, ast.Call) and tree.key_of(_taken(mean)) == key:
+            if not isinstance(mean, ast.Call) or called_name(mean) != "mean":
+                continue
+            taken = taken_by(mean, _ARRAYS)
+            if taken is not None and tree.key_of(taken) == key:
                 return None if any(each.arg == "where" for each in mean.keywords) else mean.lineno
     return None
-
-
-def _taken(call: ast.Call) -> ast.expr:
-    """``x`` of ``x.mean(1)`` and of ``np.mean(x, axis=1)``."""
-    holder = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    is_function = isinstance(holder, ast.Name) and holder.id in _ARRAYS
-    return call.args[0] if is_function and call.args else holder

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of, sources_of
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import is_of_library, source_of, sources_of
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
@@ -83,7 +83,7 @@ def _is_cut(node: ast.expr) -> bool:
             name = called_name(node)
             if name == "where" and len(given) == _OF_WHERE:
                 return _is_cut(given[0]) and all(isinstance(each, ast.Constant) for each in given[1:])
-            is_whole = len(given) <= (isinstance(node.func, ast.Attribute) and _is_library(node.func.value))
+            is_whole = len(given) <= is_of_library(node)
             return name == "argmax" or (name in ("round", "rint", "round_") and is_whole and not node.keywords)
     return False
 
@@ -99,7 +99,3 @@ def _is_of_data(tree: SourceTree, cut: ast.expr) -> bool:
             break
         node = source
     return called_name(node) in _DATA
-
-
-def _is_library(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("np", "numpy", "torch")

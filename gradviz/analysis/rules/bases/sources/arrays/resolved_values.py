@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
 
@@ -25,6 +25,7 @@ _FUNCTIONS = frozenset({
     "array", "asarray", "tensor", "as_tensor", "from_numpy", "float", "int", "list", "concatenate", "cat", "vstack",
     "hstack", "stack", "squeeze", "ravel",
 })  # fmt: skip
+LIBRARIES = frozenset({"np", "numpy", "torch"})
 _ADD_TO_LIST = frozenset({"append", "extend"})
 _MAX_STEPS = 12
 
@@ -36,7 +37,7 @@ def sources_of(tree: SourceTree, node: ast.expr) -> list[ast.expr]:
         inner = _converted(node)
         key = tree.key_of(node) if inner is None else None
         if key is not None:
-            given = [value for target, value in tree.assignments if tree.key_of(target) == key]
+            given = tree.values_of(key)
             added = list(_added(tree, key))
             if added:
                 is_started = all(isinstance(each, ast.List) and not each.elts for each in given)
@@ -56,18 +57,27 @@ def source_of(tree: SourceTree, node: ast.expr) -> ast.expr | None:
     return found[0] if len(found) == 1 else None
 
 
+def is_of_library(call: ast.Call, libraries: Container[str] = LIBRARIES) -> bool:
+    """Whether a call is that of a function of NumPy or torch: ``np.mean(x)``, not ``x.mean()``."""
+    return getattr(getattr(call.func, "value", None), "id", "") in libraries
+
+
+def taken_by(call: ast.Call, libraries: Container[str] = LIBRARIES) -> ast.expr | None:
+    """What ``np.argmax(x)`` and ``x.argmax()`` take."""
+    if is_of_library(call, libraries):
+        return call.args[0] if call.args else None
+    return getattr(call.func, "value", None)
+
+
 def _converted(node: ast.expr) -> ast.expr | None:
     """What a conversion takes."""
     name = called_name(node)
     if not isinstance(node, ast.Call):
         return node.elts[0] if isinstance(node, ast.List) and len(node.elts) == 1 else None
-    is_function = isinstance(node.func, ast.Name) or getattr(getattr(node.func, "value", None), "id", "") in _LIBRARIES
+    is_function = isinstance(node.func, ast.Name) or is_of_library(node)
     if is_function:
         return node.args[0] if name in _FUNCTIONS and node.args else None
     return node.func.value if name in _METHODS and isinstance(node.func, ast.Attribute) else None
-
-
-_LIBRARIES = frozenset({"np", "numpy", "torch"})
 
 
 def _added(tree: SourceTree, key: Key) -> Iterator[ast.expr]:

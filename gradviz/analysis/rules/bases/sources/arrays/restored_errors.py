@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import LIBRARIES, is_of_library, source_of
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
@@ -86,7 +86,7 @@ def _adds_mean(tree: SourceTree, call: ast.Call) -> bool:
         returned = [each.value for function in own for each in ast.walk(function) if isinstance(each, ast.Return)]
         return bool(returned) and all(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Add) for each in returned)
     key = tree.key_of(call.func.value) if isinstance(call.func, ast.Attribute) else None
-    made = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    made = tree.values_of(key)
     return any(called_name(part) in _SCALERS for value in made for part in ast.walk(value))
 
 
@@ -102,13 +102,12 @@ def _is_error(tree: SourceTree, node: ast.expr, depth: int = 0) -> bool:
         inner = source.args[0] if source.args and _is_function(source) else getattr(source.func, "value", None)
         return inner is not None and (_is_size(tree, inner) or _is_error(tree, inner, depth + 1))
     key = tree.key_of(source.func)
-    made = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    made = tree.values_of(key)
     return name in _ERRORS or any(called_name(each) in _ERRORS for each in made)
 
 
 def _is_function(call: ast.Call) -> bool:
-    root = getattr(call.func, "value", None)
-    return root is None or (isinstance(root, ast.Name) and root.id in ("np", "numpy", "torch", "math"))
+    return isinstance(call.func, ast.Name) or is_of_library(call, LIBRARIES | {"math"})
 
 
 def _is_size(tree: SourceTree, node: ast.expr) -> bool:

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.sources.arrays.resolved_values import taken_by
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, first_line
 
 _MEANS = frozenset({"mean", "median", "min", "average"})
-_ARRAYS = frozenset({"np", "numpy", "torch"})
 _JOINS = frozenset({"stack", "vstack", "hstack", "concatenate", "cat", "column_stack"})
 
 
@@ -54,17 +54,13 @@ def _takes_own_mean(tree: SourceTree, node: ast.AST) -> ast.BinOp | None:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub) or not isinstance(node.left, ast.Name):
         return None
     key = tree.key_of(node.right)
-    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    given = tree.values_of(key)
     means = [node.right] if key is None else given if tree.times_bound(key) == 1 else []
     return node if any(_is_mean_of(each, node.left.id) for each in means) else None
 
 
 def _is_mean_of(node: ast.expr, name: str) -> bool:
-    if called_name(node) not in _MEANS or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return False
-    holder = node.func.value
-    is_function = isinstance(holder, ast.Name) and holder.id in _ARRAYS
-    taken = node.args[0] if is_function and node.args else holder
+    taken = taken_by(node) if called_name(node) in _MEANS and isinstance(node, ast.Call) else None
     return isinstance(taken, ast.Name) and taken.id == name
 
 

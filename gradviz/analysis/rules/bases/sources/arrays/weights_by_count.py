@@ -51,5 +51,5 @@ def _inverts(tree: SourceTree, node: ast.AST) -> bool:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or isinstance(node.right, ast.Constant):
         return False
     key = tree.key_of(node.right)
-    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    given = tree.values_of(key)
     return not all(called_name(each) in _TOTALS for each in given or [node.right])

@@ -127,8 +127,7 @@ def _gone_through(tree: SourceTree, value: ast.expr, deep: int) -> Iterator[ast.
     elif key is None or not deep:
         yield value
     else:
-        given = [each for target, each in tree.assignments if tree.key_of(target) == key]
-        yield from (part for each in given for part in _gone_through(tree, each, deep - 1))
+        yield from (part for each in tree.values_of(key) for part in _gone_through(tree, each, deep - 1))
 
 
 def _are_numbers(value: ast.expr) -> bool:

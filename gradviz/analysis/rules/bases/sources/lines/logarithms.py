@@ -34,7 +34,7 @@ def computes_logarithm(tree: SourceTree, line: int) -> bool:
 def _is_logarithm(tree: SourceTree, name: ast.Name) -> bool:
     """Whether a variable is given a logarithm, and nothing else."""
     key = tree.key_of(name)
-    values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    values = tree.values_of(key)
     return len(values) == 1 and key is not None and tree.times_bound(key) == 1 and called_name(values[0]) == "log"
 
 

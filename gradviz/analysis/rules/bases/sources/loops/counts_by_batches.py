@@ -64,7 +64,7 @@ def counts_by_batches(tree: SourceTree) -> Iterator[CountByBatches]:
 def _gives_batches(tree: SourceTree, iterated: ast.expr) -> bool:
     """Whether a loop goes over a loader, or over parts of data: a counter of users or sentences counts no batches."""
     key = tree.key_of(iterated)
-    given = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    given = tree.values_of(key)
     parts = [part for each in (iterated, *given) for part in ast.walk(each)]
     return any(called_name(each) in _BATCHES or _LOADERS.search(last_name(each)) for each in parts)
 

@@ -51,7 +51,7 @@ def loops_left_at_once(tree: SourceTree) -> Iterator[LoopLeft]:
 
 def _gives_others(tree: SourceTree, over: ast.expr) -> bool:
     key = tree.key_of(over)
-    values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    values = tree.values_of(key)
     if values:
         are_iterators = all(called_name(each) in _ITERATORS or _yields(tree, each) for each in values)
         return are_iterators and not any(_is_made_anew(tree, each, over) for each in values)

@@ -132,7 +132,7 @@ def _line_of_meter(tree: SourceTree, node: ast.AST, key: Key) -> int | None:
     """The line in the class of an object that collects values which divides their sum."""
     if not isinstance(node, ast.Call) or called_name(node) == "append":
         return None
-    made = {called_name(value) for target, value in tree.assignments if tree.key_of(target) == key}
+    made = {called_name(value) for value in tree.values_of(key)}
     for kind in tree.nodes:
         if isinstance(kind, ast.ClassDef) and kind.name in made:
             parts = (each for each in ast.walk(kind) if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))

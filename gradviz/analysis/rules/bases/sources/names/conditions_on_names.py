@@ -114,7 +114,7 @@ _MOST = 60
 def _value_of(tree: SourceTree, variable: ast.expr) -> list[ast.expr]:
     """What a variable holds that is given one value."""
     key = tree.key_of(variable)
-    values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    values = tree.values_of(key)
     return values if len(values) == 1 and key is not None and tree.times_bound(key) == 1 else []
 
 

@@ -37,9 +37,7 @@ def lists_numbered_from_zero(tree: SourceTree) -> Iterator[list[str]]:
         if listed is None:
             continue
         key = tree.key_of(listed)
-        values = (
-            [listed] if key is None else [value for target, value in tree.assignments if tree.key_of(target) == key]
-        )
+        values = [listed] if key is None else tree.values_of(key)
         names = _names(values[0]) if len(values) == 1 else []
         if names:
             yield names

@@ -254,5 +254,5 @@ def _origins(tree: SourceTree, number: ast.expr) -> tuple[tuple[str, ...], tuple
 def _is_of(tree: SourceTree, call: ast.Call, owner: ast.ClassDef | None) -> bool:
     """Whether an object of a class is called."""
     key = tree.key_of(call.func)
-    values = [value for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    values = tree.values_of(key)
     return owner is not None and any(called_name(value) == owner.name for value in values)

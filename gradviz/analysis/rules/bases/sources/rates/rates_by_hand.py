@@ -116,7 +116,7 @@ def _counts_ones(function: ast.AST) -> bool:
 def _is_made_of(tree: SourceTree, receiver: ast.expr, function: ast.AST) -> bool:
     """Whether a variable holds an object of the class that has a method."""
     owner, key = tree.parent(function), tree.key_of(receiver)
-    made = [called_name(value) for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    made = [called_name(value) for value in tree.values_of(key)]
     return isinstance(owner, ast.ClassDef) and owner.name in made
 
 
@@ -126,7 +126,7 @@ def _may_call(tree: SourceTree, call: ast.Call, function: ast.AST) -> bool:
     if not isinstance(owner, ast.ClassDef) or not isinstance(call.func, ast.Attribute):
         return True
     receiver, key = call.func.value, tree.key_of(call.func.value)
-    made = [called_name(value) for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    made = [called_name(value) for value in tree.values_of(key)]
     if made:
         return owner.name in made
     return "opt" not in (getattr(receiver, "id", "") or getattr(receiver, "attr", "")).lower()
