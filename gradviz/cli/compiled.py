@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, program_options, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, WholeNumber, program_options, terminal_options
 
 MIN_WIDTH = 40
 
@@ -17,7 +17,7 @@ MIN_WIDTH = 40
 @click.option(
     "--seconds", type=float, metavar="S", help="Stop SCRIPT S seconds after its first backward (default: 60)."
 )
-@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Stop SCRIPT after N optimizer steps.")
+@click.option("--steps", type=WholeNumber(min=1), metavar="N", help="Stop SCRIPT after N optimizer steps.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @terminal_options(min_width=MIN_WIDTH)
 def compiled_command(seconds: float | None, steps: int | None, as_json: bool, no_pager: bool, **others: Any) -> int:

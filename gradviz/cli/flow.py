@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, recording_options, root_shares_option, terminal_options
+from gradviz.cli.options.shared import (
+    GroupedCommand,
+    WholeNumber,
+    recording_options,
+    root_shares_option,
+    terminal_options,
+)
 
 if TYPE_CHECKING:
     from gradviz.cli.captures.source import Source, SourceOptions
@@ -20,7 +26,7 @@ MIN_WIDTH = 40
 @click.command("flow", cls=GroupedCommand)
 @recording_options
 @root_shares_option
-@click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
+@click.option("--depth", type=WholeNumber(min=0), metavar="N", help="How many levels of modules to open.")
 @click.option("--all", "show_all", is_flag=True, help="Print a row for every parameter.")
 @click.option("--over-steps", is_flag=True, help="Show all steps of a run log, which gradviz.watch() writes.")
 @click.option(

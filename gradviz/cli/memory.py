@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from gradviz.cli.options.shared import GroupedCommand, recording_options, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, WholeNumber, recording_options, terminal_options
 from gradviz.cli.terminal.progress import working
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command("memory", cls=GroupedCommand)
 @recording_options
 @click.option("--by", metavar="line|module|operation|dtype|storage", help="One table (default: lines and modules).")
-@click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Rows of a table.")
+@click.option("--rows", type=WholeNumber(min=1), metavar="N", default=10, show_default=True, help="Rows of a table.")
 @click.option(
     "-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg or OUT.png, or all figures to OUT.json."
 )

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, recording_options, terminal_options, viewing_options_without_all
+from gradviz.cli.options.shared import (
+    GroupedCommand,
+    WholeNumber,
+    recording_options,
+    terminal_options,
+    viewing_options_without_all,
+)
 from gradviz.cli.terminal.progress import working
 
 if TYPE_CHECKING:
@@ -44,9 +50,9 @@ _KEYS = "\n".join(
 @recording_options
 @click.option("--all", "all_steps", is_flag=True, help="Print all steps; the default if the output is not a terminal.")
 @click.option(
-    "--from", "first", type=click.IntRange(min=0), metavar="N", help="First step to show; 0 is the forward graph."
+    "--from", "first", type=WholeNumber(min=0), metavar="N", help="First step to show; 0 is the forward graph."
 )
-@click.option("--to", "last", type=click.IntRange(min=0), metavar="N", help="Last step to show.")
+@click.option("--to", "last", type=WholeNumber(min=0), metavar="N", help="Last step to show.")
 @click.option(
     "-o",
     "--output",

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from gradviz.cli.options.look import check_colors_are_recorded, page_options, renderers_for
-from gradviz.cli.options.shared import NAMES_HELP, GroupedCommand, check_option, recording_options, viewing_options
+from gradviz.cli.options.shared import (
+    NAMES_HELP,
+    GroupedCommand,
+    WholeNumber,
+    check_option,
+    recording_options,
+    viewing_options,
+)
 from gradviz.cli.terminal.progress import working
 from gradviz.rendering.formats import format_named
 
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
 @recording_options
 @check_option
 @click.option("--serve", is_flag=True, help="Serve the page on this machine; draw it again when RECORDING changes.")
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port for --serve (default: any free one).")
+@click.option("--port", type=WholeNumber(1, 65535), metavar="N", help="Port for --serve (default: any free one).")
 @click.option("-o", "--output", hidden=True)
 @viewing_options
 @page_options

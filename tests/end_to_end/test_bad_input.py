@@ -41,6 +41,10 @@ def test_nothing_to_run_is_reported(command: str, folder: Path) -> None:
     assert "nothing to run" in refused(command, cwd=folder)
 
 
+def test_a_word_is_no_number_of_levels(folder: Path) -> None:
+    assert refused("tree", "--depth", "many", "train.py", cwd=folder).endswith("'many' is not a valid integer")
+
+
 def test_a_directory_is_no_script(folder: Path) -> None:
     (folder / "project").mkdir()
     found = refused("render", "project", cwd=folder)

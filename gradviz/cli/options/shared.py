@@ -17,6 +17,12 @@ MAX_VALUES_UP_TO = 4096
 """Larger tensors are too large to read number by number."""
 
 
+class WholeNumber(click.IntRange):
+    """A number between bounds; for click, what is none "is not a valid integer range"."""
+
+    name = "integer"
+
+
 # Before click 8.4 the class took no type.
 class _BackwardNumber(click.ParamType):  # type: ignore[type-arg]
     name = "N|last|all"
@@ -52,7 +58,7 @@ _RANKS = (
         metavar="S",
         help="End a job of many ranks if none of them gets on for S seconds, and say where each stands (check: 60).",
     ),
-    click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a job, show this rank (default: 0)."),
+    click.option("--rank", type=WholeNumber(min=0), metavar="N", help="Of a job, show this rank (default: 0)."),
 )
 
 inside_option = click.option(
@@ -78,7 +84,7 @@ _RECORDING = (
     click.option("--values", is_flag=True, help="Record the numbers of small tensors, in forward and backward."),
     click.option(
         "--values-up-to",
-        type=click.IntRange(min=1, max=MAX_VALUES_UP_TO),
+        type=WholeNumber(min=1, max=MAX_VALUES_UP_TO),
         metavar="N",
         help="Record the numbers of tensors with N elements or fewer; --values means 64.",
     ),
@@ -96,7 +102,7 @@ _SELECTING = (
     ),
     click.option("--around", metavar="NAME", help="Show only what is near NAME."),
     click.option(
-        "--radius", type=click.IntRange(min=0), metavar="N", help="How many edges --around follows (default: 2)."
+        "--radius", type=WholeNumber(min=0), metavar="N", help="How many edges --around follows (default: 2)."
     ),
     click.option("--only-trainable", is_flag=True, help="Show only parameters and what is computed from them."),
     click.option("--hide", multiple=True, metavar="REGEX", help="Hide operations, leaves and inputs that match."),
@@ -108,7 +114,7 @@ _SELECTING = (
 )
 
 _OPENING = (
-    click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of boxes to open."),
+    click.option("--depth", type=WholeNumber(min=0), metavar="N", help="How many levels of boxes to open."),
     click.option("--unfold", multiple=True, metavar="PATH", help="Open this box; * matches one name."),
     click.option("--fold", multiple=True, metavar="PATH", help="Close this box."),
 )
@@ -120,7 +126,7 @@ _DETAILS = (
     click.option("--constants/--no-constants", default=True, help="Show inputs that need no gradient (default: yes)."),
     click.option(
         "--max-items",
-        type=click.IntRange(min=1),
+        type=WholeNumber(min=1),
         metavar="N",
         default=60,
         show_default=True,
@@ -254,7 +260,7 @@ def viewing_options_without_all(command: _Command) -> _Command:
 
 def terminal_options(*, min_width: int) -> Callable[[_Command], _Command]:
     """Options for printed text: see `gradviz.cli.terminal.terminal` and `gradviz.cli.terminal.paging`."""
-    width = click.IntRange(min=min_width)
+    width = WholeNumber(min=min_width)
     options = (
         click.option(
             "--width",
