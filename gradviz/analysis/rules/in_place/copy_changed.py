@@ -135,7 +135,7 @@ def _read_later(flow: Dataflow, tensor: int, row: int) -> int | None:
     leaf = flow.log.tensors[tensor].gradient_of
     if leaf is None:
         return next(users, None)
-    return next((each for each in flow.changes(leaf, row, len(flow.log.calls))), next(users, None))
+    return next(iter(flow.changes(leaf, row, len(flow.log.calls))), next(users, None))
 
 
 def _first_of_line(flow: Dataflow, row: int) -> int:

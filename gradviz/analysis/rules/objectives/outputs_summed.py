@@ -92,11 +92,11 @@ class OutputsSummed(Rule):
         flow, columns = case.dataflow, shape_of(case.dataflow, summed)[-1]
         is_second = _is_derivative(flow, summed, row)
         here, other = location_of_call(flow, used), location_of_call(flow, row)
-        if is_second:
-            here, other = location_of_line(line_in_function_of(flow, row, used)), here
         is_one = all(shape_of(flow, use.tensor)[-1:] == (1,) for use in flow.log.calls[row].outputs)
         asked = location_of_line(line_in_function_of(flow, row, used))
-        if is_one and asked != other:
+        if is_second:
+            here, other = asked, here
+        elif is_one and asked != other:
             here = asked  # a function of the program gave the derivative
         name, each = ("gradient", "grad_u[:, 0]") if is_second else ("output", "out[:, 0]")
         elsewhere = at_line(other) if other != here else ""
