@@ -434,13 +434,17 @@ class ParameterHistories:
 
     def flag_changes(self, number: int) -> list[tuple[int, bool]]:
         """The calls that set its ``requires_grad``, with the flag afterwards."""
-        found = []
-        for row in self.flow.users(number):
-            call = self.log.calls[row]
-            if call.raised is None and call.inputs[0].tensor == number and "requires_grad" in call.function:
-                flag = next((use.requires_grad for use in call.outputs if use.tensor == number), None)
-                found.append((row, call.inputs[0].requires_grad if flag is None else flag))
-        return found
+        return self._flag_changes.get(number, [])
+
+    @cached_property
+    def _flag_changes(self) -> dict[int, list[tuple[int, bool]]]:
+        found: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+        for row, call in enumerate(self.log.calls):
+            if "requires_grad" in call.function and call.raised is None and call.inputs:
+                first = call.inputs[0]
+                flag = next((use.requires_grad for use in call.outputs if use.tensor == first.tensor), None)
+                found[first.tensor].append((row, first.requires_grad if flag is None else flag))
+        return dict(found)
 
     def requires_grad_at_last(self, number: int) -> bool:
         """Whether it requires grad when the program ends, or where it was used last if it was freed before."""

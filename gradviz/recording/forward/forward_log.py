@@ -249,7 +249,9 @@ class ForwardLog:
         self._module_ids: dict[int, int] = {}
         self._call_counts: dict[int, int] = {}
         self.root_modules: dict[int, None] = {}
-        """Modules that were called outside any other, in the order of their first call."""
+        """Modules that were called outside any other, in the order of their first call, and are alive."""
+        self._living_modules: dict[int, None] = {}
+        """Indices in `modules` of those that are alive, as far as anybody looked."""
         self.constants: dict[int, SeenConstant] = {}
         self.copies = Copies()
         self._constant_ids: dict[int, int] = {}
@@ -276,6 +278,7 @@ class ForwardLog:
         if module_id is None or module_id not in self.modules or self.modules[module_id][0]() is not module:
             module_id = self._module_ids[id(module)] = next(self._next_module)
             self.modules[module_id] = weakref.ref(module), type(module).__name__
+            self._living_modules[module_id] = None
             self._call_counts[module_id] = 0
         if parent == NO_SCOPE:
             self.root_modules[module_id] = None
@@ -291,11 +294,22 @@ class ForwardLog:
 
     def called_modules(self) -> list[torch.nn.Module]:
         """Modules that ran outside any other and are still alive, in the order of their first call."""
-        return [module for index in self.root_modules if (module := self.modules[index][0]()) is not None]
+        return self._alive(self.root_modules)
 
     def modules_that_ran(self) -> list[torch.nn.Module]:
         """All modules that ran and are still alive, also inside others."""
-        return [module for reference, _ in self.modules.values() if (module := reference()) is not None]
+        return self._alive(self._living_modules)
+
+    def _alive(self, indices: dict[int, None]) -> list[torch.nn.Module]:
+        """The modules that are alive. Others are dropped: where each task copies a model, most of them are dead."""
+        found = []
+        for index in list(indices):
+            module = self.modules[index][0]()
+            if module is None:
+                indices.pop(index, None)
+            else:
+                found.append(module)
+        return found
 
     def constant(self, tensor: torch.Tensor, read_facts: Callable[[torch.Tensor], TensorFacts]) -> int:
         """Index of a tensor in `constants`; its facts are read when it is first seen."""
@@ -348,6 +362,7 @@ class ForwardLog:
             if index not in running and self.modules[index][0]() is None:
                 del self.modules[index], self._call_counts[index]
                 self.root_modules.pop(index, None)
+                self._living_modules.pop(index, None)
         _keep_known(self._module_ids, self.modules)
 
     def _forget_constants(self) -> None:

@@ -99,8 +99,9 @@ class StaleOptimizerParams(Rule):
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
             yield self._unfrozen(histories, unfrozen, optimizer_made)
+        switched = [number for number in histories.trained if histories.flag_changes(number)]
         for current in [each for each in histories.steps_by_optimizer if each is not None]:
-            earlier = {n: row for n in histories.trained if (row := _of_earlier_optimizer(histories, n, current))}
+            earlier = {n: row for n in switched if (row := _of_earlier_optimizer(histories, n, current))}
             if earlier and not unfrozen:
                 yield self._unfrozen(histories, dict(sorted(earlier.items())), histories.given_at(current)[0])
 
