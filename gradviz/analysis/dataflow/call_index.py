@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from gradviz.graph.call_log import Call, CallKind, CallLog, TensorUse, ValueFacts
 from gradviz.graph.model import Node
+from gradviz.graph.traversal import scopes_around
 
 
 class CallIndex:
@@ -31,13 +32,13 @@ class CallIndex:
         """Whether a call before `before` returned the tensor or changed it in place."""
         return self.first_producer(tensor, before) is not None
 
-    def further_producers(self, tensor: int, before: int, known: dict[int, int]) -> list[int]:
-        """Those of `producers` that no earlier call with the same `known` returned.
+    def further_producers(self, tensor: int, before: int, known: dict[int, int], since: int = 0) -> list[int]:
+        """Those of `producers`, from the row `since` on, that no earlier call with the same `known` returned.
 
         A buffer that each step writes and reads has n producers at n reads: a walk over all of them takes each once.
         """
         rows = self._producers.get(tensor, [])
-        first, end = known.get(tensor, 0), bisect_left(rows, before)
+        first, end = max(known.get(tensor, 0), bisect_left(rows, since)), bisect_left(rows, before)
         known[tensor] = max(first, end)
         return rows[first:end]
 
@@ -88,6 +89,18 @@ class CallIndex:
     def memory_of(self, tensor: int) -> int:
         """See `CallLog.memory_of`."""
         return self.log.memory_of(tensor)
+
+    def rows_inside(self, scope: int) -> Sequence[int]:
+        """Every call inside of a call of a module, and of those that it called, oldest first."""
+        return self._rows_inside.get(scope, ())
+
+    @cached_property
+    def _rows_inside(self) -> dict[int, list[int]]:
+        rows: dict[int, list[int]] = defaultdict(list)
+        for number, call in enumerate(self.log.calls):
+            for scope in scopes_around(self.log.scopes, call.scope):
+                rows[scope].append(number)
+        return dict(rows)
 
     def rows_of_kind(self, kind: CallKind) -> tuple[int, ...]:
         """Every call of one kind, oldest first."""

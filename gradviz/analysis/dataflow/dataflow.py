@@ -192,27 +192,28 @@ class Dataflow(CallIndex):
     ) -> Iterator[tuple[int, int]]:
         """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on`, where there is one,
         returns true."""
-        waiting = [(row, tensor) for row in self.producers(tensor, before) if row >= since]
+        known: dict[int, int] = {}
+        end = len(self.log.calls) if before is None else before
+        waiting = [(row, tensor) for row in self.further_producers(tensor, end, {}, since)]
         waiting += self._behind(tensor, before)
         seen = set(waiting)
-        known: dict[int, int] = {}
         while waiting:
             row, given = waiting.pop()
             yield row, given
             if go_on is not None and not go_on(row, given):
                 continue
-            for step in self._above(row, given, known):
+            for step in self._above(row, given, known, since):
                 if step[0] >= since and step not in seen:
                     seen.add(step)
                     waiting.append(step)
 
-    def _above(self, row: int, given: int, known: dict[int, int]) -> list[tuple[int, int]]:
+    def _above(self, row: int, given: int, known: dict[int, int], since: int) -> list[tuple[int, int]]:
         call = self.lists.single(row, given)  # In a call on lists, each element goes its own way.
         steps: list[tuple[int, int]] = []
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
             tensor = use.tensor
             if not use.is_live_leaf:
-                steps += [(maker, tensor) for maker in self.further_producers(tensor, row, known)]
+                steps += [(maker, tensor) for maker in self.further_producers(tensor, row, known, since)]
             if self.reentries:
                 steps += self._behind(tensor, row)
         if row in self.reentries:

@@ -26,16 +26,17 @@ def taken_from_itself(flow: Dataflow, row: int, call: Call, target: int) -> int 
         if source == target:
             return None if _has_other_memory(flow, target, before, row) else before
         # What changed the target has changed its source, too: that is no other source.
-        makers = [
+        makers = (
             each
-            for each in flow.producers(source, before)
+            for each in reversed(flow.producers(source, before))
             if plain_name(flow.log.calls[each].function) in _SAME_MEMORY
             and flow.log.calls[each].inputs
             and _share_memory(flow, flow.log.calls[each].inputs[0].tensor, source)
-        ]
-        if not makers:
+        )
+        maker = next(makers, None)
+        if maker is None:
             return None
-        before = makers[-1]
+        before = maker
         source = flow.log.calls[before].inputs[0].tensor
     return None
 

@@ -1,9 +1,10 @@
-"""Whether a dropout knows the mode of its module, by the text of the line that calls it; the calls beside it."""
+"""Whether a dropout knows the mode of its module, by the text of the line that calls it; models that get an input
+again."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
@@ -50,23 +51,7 @@ def _statement(case: Case, here: Location) -> str:
     return text
 
 
-# -- the calls of one model --------------------------------------------------------------------------------------------
-
-_NEAR = 2_000
-"""Calls before and after one in which the rest of the same module call is looked for."""
-
-
-def calls_beside(flow: Dataflow, row: int, outermost: int) -> list[int]:
-    """The calls in the same call of a module as one, which that module is around."""
-    scopes, calls = flow.log.scopes, flow.log.calls
-    return [
-        number
-        for number in range(max(0, row - _NEAR), min(len(calls), row + _NEAR))
-        if (scope := calls[number].scope) is not None and outermost in scopes_around(scopes, scope)
-    ]
-
-
-def gets_input_again(flow: Dataflow, outermost: int, members: list[int], among: range | None = None) -> bool:
+def gets_input_again(flow: Dataflow, outermost: int, members: Sequence[int], among: range | None = None) -> bool:
     """Whether the model gets the same input again, as averages over dropout do; perhaps only among some calls,
     of which those without gradients count."""
     path = flow.log.scopes[outermost].path

@@ -121,14 +121,18 @@ _BOTH = 2
 _MOST = 2 / 3
 
 
-def _joins(flow: Dataflow) -> dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]]:
-    """By number of parts and of rows: the calls that joined rows, and how many rows each part has."""
-    found: dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
+_Joins = dict[tuple[int, int, int], list[tuple[int, tuple[int, ...]]]]
+
+
+def _joins(flow: Dataflow) -> _Joins:
+    """The calls that joined rows, with how many rows each part has; by the step before, and the numbers of parts and of
+    rows."""
+    found: _Joins = defaultdict(list)
     for row, call in calls_named(flow, _JOIN):
         shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
         parts = [shape_of(flow, use.tensor) for use in call.inputs]
         if len(parts) >= _MIN_SAMPLES and shape and all(parts) and sum(part[0] for part in parts) == shape[0]:
-            found[len(parts), shape[0]].append((row, tuple(part[0] for part in parts)))
+            found[flow.step_before(row), len(parts), shape[0]].append((row, tuple(part[0] for part in parts)))
     return found
 
 
@@ -160,9 +164,7 @@ def _rows_of(flow: Dataflow, row: int, call: Call) -> int:
     return shape[0] if shape else 0
 
 
-def _not_shifted(
-    flow: Dataflow, joined: int, rows: int, joins: dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]]
-) -> _Joined | None:
+def _not_shifted(flow: Dataflow, joined: int, rows: int, joins: _Joins) -> _Joined | None:
     """Whether joined indexes count the rows of each part of other joined rows, and not all of them."""
     call = flow.log.calls[joined]
     ranges = [_range(flow, use, joined) for use in call.inputs]
@@ -170,9 +172,8 @@ def _not_shifted(
     if len(known) < len(ranges):
         return None
     since = flow.step_before(joined)
-    for row, sizes in joins.get((len(known), rows), ()):
-        is_near = row != joined and since <= row and flow.step_before(row) == since
-        if is_near and _count_own_rows(known, sizes):
+    for row, sizes in joins.get((since, len(known), rows), ()):
+        if row != joined and _count_own_rows(known, sizes):
             return _Joined(joined, len(sizes), rows, max(end for _, end in known) - 1)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -154,7 +155,7 @@ def _are_slow(histories: ParameterHistories, updates: list[Update]) -> bool:
         for optimizer in histories.optimizers_of(updates[0].source)
         for row in histories.steps_by_optimizer.get(optimizer, [])
     })  # fmt: skip
-    between = [sum(one < row < other for row in own) for one, other in pairwise(rows)]
+    between = [bisect_left(own, other) - bisect_right(own, one) for one, other in pairwise(rows)]
     taken = [each.taken for each in updates]
     is_constant = max(taken) - min(taken) < _EXACT
     is_whole = abs(updates[0].kept + updates[0].taken - 1) < _EXACT

@@ -17,7 +17,7 @@ from gradviz.analysis.rules.bases.sources.lines.lines_of_training import (
     line_of_train,
     line_that_trains_all,
 )
-from gradviz.analysis.rules.bases.told_modes import asks_for_the_mode, calls_beside, gets_input_again
+from gradviz.analysis.rules.bases.told_modes import asks_for_the_mode, gets_input_again
 from gradviz.graph.traversal import scopes_around
 
 
@@ -93,7 +93,7 @@ class TrainingMode(Rule):
             elif finished is not None:
                 path = flow.log.scopes[finished].path
                 told.add(path)
-                is_told = asks_for_the_mode(case, row, calls_beside(flow, row, outermost))
+                is_told = asks_for_the_mode(case, row, flow.rows_inside(outermost))
                 is_part = finished != outermost or is_put_back(case, row, path)
                 finding = self._finding(case, row, path, is_part=is_part) if is_told else self._without_mode(case, row)
                 if finding.location not in lines:
@@ -101,7 +101,7 @@ class TrainingMode(Rule):
                 lines.add(finding.location)
             elif self._is_evaluation(case, row, outermost):
                 told.add(path)
-                is_asked = asks_for_the_mode(case, row, calls_beside(flow, row, outermost))
+                is_asked = asks_for_the_mode(case, row, flow.rows_inside(outermost))
                 yield self._of_evaluation(case, row, outermost) if is_asked else self._without_mode(case, row)
 
     def _is_evaluation(self, case: Case, row: int, outermost: int) -> bool:
@@ -116,7 +116,7 @@ class TrainingMode(Rule):
             return False
         if word_of_layer(call) != "dropout" and not _is_compared(flow, row):
             return False
-        members = calls_beside(flow, row, outermost)
+        members = flow.rows_inside(outermost)
         own = {use.tensor for number in members for use in flow.log.calls[number].inputs}
         is_trained = not own.isdisjoint(histories.trained & histories.reached)
         since, end = flow.step_before(row), next((step for step in histories.steps if step > row), len(flow.log.calls))
@@ -161,7 +161,7 @@ class TrainingMode(Rule):
         """The line that uses the result of the outermost module first; where gradients are off, callers of a line are
         not recorded."""
         flow = case.dataflow
-        last = calls_beside(flow, row, outermost)[-1]
+        last = flow.rows_inside(outermost)[-1]
         users = (user for use in flow.log.calls[last].outputs for user in flow.users(use.tensor, after=last))
         user = min(users, default=None)
         return location_of_line(line_outside_modules(flow, row)) if user is None else location_of_call(flow, user)
@@ -170,15 +170,15 @@ class TrainingMode(Rule):
         """Whether nothing changes the model after this call, and its result goes into the loss of another one."""
         flow, histories = case.dataflow, case.histories
         calls = flow.log.calls
-        members = calls_beside(flow, row, outermost)
+        members = flow.rows_inside(outermost)
         own = {use.tensor for number in members for use in calls[number].inputs}
         parameters = {number for number in own if histories.tensor(number).role == "parameter"}
         if not parameters:
             # The program calls the layers of a model one by one: those beside this one are of the same model.
             model = flow.log.scopes[outermost].path.rpartition(".")[0]
             parameters = set(histories.parameters_below(model)) if model else parameters
-        stepped = {use.tensor for step in histories.steps if step > row for use in calls[step].inputs}
-        if not parameters or parameters & stepped or gets_input_again(flow, outermost, members):
+        is_stepped = any(histories.last_step.get(number, row) > row for number in parameters)
+        if not parameters or is_stepped or gets_input_again(flow, outermost, members):
             return False
         # An average of a trained model is made anew at each step, behind the call or before it.
         since = flow.step_before(row)
@@ -202,7 +202,7 @@ class TrainingMode(Rule):
                 or drops_attention(calls[each])
             )
             and any(use.requires_grad for use in calls[each].outputs)
-            for each in calls_beside(flow, row, around)
+            for each in flow.rows_inside(around)
         )
 
     def _feeds_trained_layers(self, case: Case, row: int) -> bool:
@@ -254,7 +254,7 @@ class TrainingMode(Rule):
 def _model_around(flow: Dataflow, row: int, scope: int) -> int:
     """The scope of a module that has parameters, or of the one around a dropout, which has none."""
     around = list(scopes_around(flow.log.scopes, flow.log.calls[row].scope))
-    own = (use.tensor for each in calls_beside(flow, row, scope) for use in flow.log.calls[each].inputs)
+    own = (use.tensor for each in flow.rows_inside(scope) for use in flow.log.calls[each].inputs)
     has_parameters = any(flow.log.tensors[number].role == "parameter" for number in own)
     return scope if has_parameters else around[min(around.index(scope) + 1, len(around) - 1)]
 
