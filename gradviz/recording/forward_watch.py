@@ -398,17 +398,30 @@ class ForwardWatch:
         if depth is None:
             return
         if running[depth].has_paused_mode:
-            self._mode.put_on()
+            self._leave_fused(running[depth], result)
         del running[depth:]
         log.enter_scope(_peek(), running[-1].scope if running else NO_SCOPE)
 
     def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-        """Pause the mode, so that inference uses the same fused kernel as without a recorder; it makes no nodes."""
+        """Pause the mode, so that inference uses the same fused kernel as without a recorder; it makes no nodes.
+
+        One row stands for all calls of the module: what it gets and returns may be on the way to a loss.
+        """
         with DISABLE_TORCH_FUNCTION():
-            tensors = [*tensors_in_call(args, None), *parameters_inside(module)]
+            parameters = parameters_inside(module)
+            tensors = [*tensors_in_call(args, None), *parameters]
             differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
-        if not module.training and not differentiates and self._mode.take_off():
-            self._main_log.running_calls[-1].has_paused_mode = True
+        if module.training or differentiates or not self._mode.take_off():
+            return
+        call = self._main_log.running_calls[-1]
+        call.has_paused_mode = True
+        if self._mode.listener is not None:
+            call.pending = self._mode.listener.begin(type(module), (*args, *parameters), {}, calling_frame())
+
+    def _leave_fused(self, call: CallFrame, result: Any) -> None:
+        self._mode.put_on()
+        if self._mode.listener is not None and call.pending is not None:
+            self._mode.listener.end(call.pending, result, _peek(), _peek())
 
 
 class CustomFunctionCalls:

@@ -31,13 +31,15 @@ NO_STACK = -1
 class CallFrame:
     """A running module call, with the stack above it once that has been read."""
 
-    __slots__ = ("frame_id", "has_paused_mode", "module_id", "scope", "stack_above")
+    __slots__ = ("frame_id", "has_paused_mode", "module_id", "pending", "scope", "stack_above")
 
     def __init__(self, scope: int, module_id: int, frame_id: int) -> None:
         self.scope = scope
         self.module_id = module_id
         self.frame_id = frame_id
         self.has_paused_mode = False
+        self.pending: object = None
+        """While the mode is paused: the row of the call that stands for all that the module calls."""
         self.stack_above: int | None = None
 
 

@@ -250,3 +250,41 @@ def test_refused_calls_that_the_program_goes_on_after_are_graphs_of_their_own_st
     assert [len(graph.refused) for graph in capture.graphs] == [1, 1]
     first, second = ({node.sequence_nr for node in graph.nodes} - {None} for graph in capture.graphs)
     assert first and second and first.isdisjoint(second)
+
+
+FUSED = """\
+import torch
+from torch import nn
+torch.manual_seed(0)
+layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True, norm_first=True)
+encoder, head = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval(), nn.Linear(4, 2)
+prompt = nn.Parameter(torch.randn(1, 3, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("beginning", "starved"),
+    [
+        ("encoder.requires_grad_(False)\noptimizer = torch.optim.SGD([prompt, *head.parameters()], lr=0.1)", "prompt"),
+        (
+            "prompt.requires_grad_(False)\n"
+            "optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)",
+            "encoder.layers.0.norm1.weight",
+        ),
+    ],
+    ids=["what goes in", "its own weights"],
+)
+def test_a_layer_that_runs_one_fused_kernel_without_gradients_cuts(
+    beginning: str, starved: str, tmp_path: Path
+) -> None:
+    middle = "with torch.no_grad():\n    h = encoder(prompt)\nloss = head(h).square().mean()"
+    finding = findings_in(middle, tmp_path, FUSED + beginning + "\nfor step in range(3):\n")[0]
+    assert finding.cause == "no_grad_block"
+    assert starved in finding.tensors
+    assert "TransformerEncoder under no_grad cuts the path back" in finding.message
+
+
+def test_a_layer_that_runs_one_fused_kernel_may_compute_features(tmp_path: Path) -> None:
+    beginning = FUSED + "optimizer = torch.optim.SGD(head.parameters(), lr=0.1)\nfor step in range(3):\n"
+    middle = "with torch.no_grad():\n    h = encoder(torch.randn(2, 3, 4))\nloss = head(h).square().mean()"
+    assert findings_in(middle, tmp_path, beginning) == []
