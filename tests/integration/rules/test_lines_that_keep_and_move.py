@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 ROADS = """
 from functools import cached_property, lru_cache
@@ -333,3 +333,37 @@ for step in range(4):
 def test_the_first_alarm_names_the_line_to_edit(name: str, tmp_path: Path) -> None:
     cause, script = WRONG[name]
     assert_first_alarm(HEAD + script, cause, tmp_path)
+
+
+GROWN = (
+    HEAD
+    + """
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x)))
+
+    def add_classes(self, count):
+        self.head = nn.Linear(8, 3 + count)
+
+def optimizer_for(model):
+    return torch.optim.Adam(model.parameters(), lr=1e-2)
+
+model = Tagger()
+optimizer = optimizer_for(model)
+model.add_classes(2)  # HERE
+for step in range(6):
+    loss = F.cross_entropy(model(torch.randn(8, 4)), torch.randint(5, (8,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+)
+
+
+def test_a_method_that_grows_a_model_after_the_optimizer_was_made_is_told_at_its_call(tmp_path: Path) -> None:
+    assert_first_alarm(GROWN, "stale_optimizer_params", tmp_path)
+    assert "'head' was replaced in train.py:" in alarms(GROWN, tmp_path)[0].message

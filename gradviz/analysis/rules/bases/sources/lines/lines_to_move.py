@@ -38,10 +38,12 @@ def by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> di
 
 
 def line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
-    """The line of a call; if that is in a file of helpers, the line in the function that also made the optimizer.
-    A layer that was wrapped, so that the old one is still used, can only be wrapped earlier: then this line as well."""
+    """The line in the function that also made the optimizer: before the first step, two lines change their places. In
+    the middle of training, it is the line of the call itself, unless that is in a file of helpers, or wraps a layer so
+    that the old one is still used: it can only be wrapped earlier."""
     own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
-    is_edited = own is None or apart is None or own.file == apart.file
+    is_early = not any(made < step < row for step in histories.steps)
+    is_edited = own is None or apart is None or (own.file == apart.file and not is_early)
     return own if is_edited and not _wraps(histories, row) else apart
 
 
