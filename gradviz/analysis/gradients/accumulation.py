@@ -100,10 +100,20 @@ def repeated_lines(case: Case) -> Iterator[RepeatedLine]:
         for row in rows:
             step = _step_of(case, row)
             if step is not None:
+                if by_step[step] and _is_cleared(case, by_step[step][-1], row):
+                    by_step[step].clear()
                 by_step[step].append(row)
         times = median_low(map(len, by_step.values())) if by_step else 0
         if len(by_step) >= _MIN_STEPS and times > 1:
             yield RepeatedLine(last, rows[0], by_step, times)
+
+
+def _is_cleared(case: Case, one: int, other: int) -> bool:
+    """Whether the gradients of one backward are cleared before the other, as between the samples of a Fisher matrix."""
+    leaves, calls = case.histories.reached_by[one], case.dataflow.log.calls
+    zeros = case.dataflow.rows_of_kind("zero_grad")
+    between = zeros[bisect_right(zeros, one) : bisect_right(zeros, other)]
+    return any(use.tensor in leaves for row in between for use in calls[row].inputs)
 
 
 def _step_of(case: Case, row: int) -> int | None:

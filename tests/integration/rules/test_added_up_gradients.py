@@ -236,3 +236,26 @@ FROM_AN_EDGE = (
 def test_no_rule_fails_where_backward_starts_from_no_tensor(given: str, tmp_path: Path) -> None:
     # As a stage of a pipeline does with torch 2.15, which has let go of what it sent.
     assert "failed_rule" not in {each.cause for each in findings(FROM_AN_EDGE.format(given=given), tmp_path)}
+
+
+FISHER = (
+    MODEL
+    + """
+x, y = torch.randn(24, 6), torch.randn(24, 1)
+for task in range(3):
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.mse_loss(model(x), y).backward()
+        optimizer.step()
+    squares = [torch.zeros_like(p) for p in model.parameters()]
+    for one, target in zip(x.split(1), y.split(1)):
+        model.zero_grad()
+        F.mse_loss(model(one), target).backward()
+        for square, p in zip(squares, model.parameters()):
+            square += p.grad.pow(2) / 24
+"""
+)
+
+
+def test_gradients_that_are_cleared_between_samples_are_not_added_up(tmp_path: Path) -> None:
+    assert "accumulation_undivided" not in {each.cause for each in alarms(FISHER, tmp_path)}

@@ -174,6 +174,12 @@ WITH_INFLUENCE = (
     _script("loss = model(x).mean() - model(other).mean()"),
     _script("rate = F.softplus(model(x))\nloss = (rate - t * rate.log() + torch.lgamma(t + 1)).mean()", "t = y.abs()"),
     _script("difference = model(x) - y\nloss = (torch.exp(difference) - difference - 1).mean()"),
+    _script(
+        "mean, raw = model(x), model(other)\nlog_std = torch.tanh(raw) + 1\neps = torch.randn(16, 2)\n"
+        "action = torch.tanh(mean + log_std.exp() * eps)\nlogp = -0.5 * eps.square() - log_std\n"
+        "loss = (0.1 * logp.sum(-1, keepdim=True) - critic(action)).mean()",
+        last="model, critic = nn.Linear(4, 2), nn.Linear(2, 1)",
+    ),
 )
 
 

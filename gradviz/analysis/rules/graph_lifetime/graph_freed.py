@@ -162,7 +162,8 @@ class GraphFreed(Rule):
         shared = [(maker, user, tensor) for maker, user, tensor in makers if maker is not None and maker in members]
         if not shared:
             return None
-        maker, user, tensor = max(shared)
+        # The newest of several may be computed from the first.
+        maker, user, tensor = min(shared)
         if not flow.log.tensors[tensor].names and (kept := line_in_class_of(flow, maker, user)) is not None:
             return kept
         line = line_in_function_of(flow, maker, found.backward)

@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import is_normal_draw
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
@@ -102,7 +103,7 @@ def _difference(flow: Dataflow, backward: int, root: int) -> int | None:
             if not _is_target(flow, target, live, row):
                 continue
             above = frozenset(flow.ancestors(root, backward, flow.step_before(row)))
-            is_elsewhere = _is_used_elsewhere(flow, target, row, above)
+            is_elsewhere = _is_used_elsewhere(flow, target, row, above) or _is_of_noise(flow, target, row, above)
             if not is_elsewhere and not _goes_elsewhere(flow, row, above, frozenset(rows)):
                 return row
     return None
@@ -173,6 +174,19 @@ def _is_used_elsewhere(flow: Dataflow, target: TensorUse, row: int, above: froze
         if made is None or call is None or not call.inputs or plain_name(call.function) not in SHAPE_ONLY:
             return False
         tensor, before = call.inputs[0].tensor, made
+
+
+def _is_of_noise(flow: Dataflow, target: TensorUse, row: int, above: frozenset[int]) -> bool:
+    """Whether it is computed from noise that also stands in a sample, as the square of it in the logarithm of a
+    density of that sample."""
+    since, calls = flow.step_before(row), flow.log.calls
+    computed = flow.ancestors(target.tensor, row, since)
+    drawn = [use.tensor for each in computed if is_normal_draw(calls[each]) for use in calls[each].outputs]
+    users = (calls[user] for tensor in drawn for user in flow.users(tensor, since) if user in above)
+    return any(plain_name(call.function) in _OF_SAMPLES and call.live_inputs for call in users)
+
+
+_OF_SAMPLES = frozenset({"mul", "add", "addcmul", "sub"})
 
 
 def _takes_another_part(call: Call, own: Call) -> bool:
