@@ -288,3 +288,23 @@ def test_a_layer_that_runs_one_fused_kernel_may_compute_features(tmp_path: Path)
     beginning = FUSED + "optimizer = torch.optim.SGD(head.parameters(), lr=0.1)\nfor step in range(3):\n"
     middle = "with torch.no_grad():\n    h = encoder(torch.randn(2, 3, 4))\nloss = head(h).square().mean()"
     assert findings_in(middle, tmp_path, beginning) == []
+
+
+WITHOUT_DERIVATIVE = {
+    "floor division": ("", "h = body(x) // 0.1"),
+    "operator without a formula": (
+        "@torch.library.custom_op('gradviz_test::twice', mutates_args=())\n"
+        "def twice(x: torch.Tensor) -> torch.Tensor:\n    return x * 2\n",
+        "h = twice(body(x))",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_DERIVATIVE)
+def test_an_operation_through_which_backward_raises_is_told(name: str, tmp_path: Path) -> None:
+    before, cut = WITHOUT_DERIVATIVE[name]
+    beginning = BEGINNING.replace("for step", before + "for step")
+    finding = findings_in(f"{cut}\nloss = head(h).square().mean()", tmp_path, beginning)[0]
+    assert (finding.cause, finding.symptom) == ("non_differentiable_op", "raises")
+    line = next(n for n, text in enumerate((tmp_path / "train.py").read_text().splitlines(), 1) if cut in text)
+    assert finding.location is not None and finding.location.line == line

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.backward_calls import RaisedBackward
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_that_takes_chosen
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 from gradviz.graph.call_log import Call
@@ -18,7 +23,8 @@ class NonDifferentiableOp(CutRule):
     -------------
     ``argmax``, ``argsort``, comparisons, ``sample()`` and others whose results have no ``grad_fn``, where the result is
     used in the loss and some trained tensors have no other path to it. It does not report predictions for a metric:
-    there no tensor loses its gradient.
+    there no tensor loses its gradient. Also operations without a derivative through which ``backward()`` raises, as
+    ``//``, and custom operators without ``register_autograd``.
 
     Why it matters
     --------------
@@ -50,6 +56,32 @@ class NonDifferentiableOp(CutRule):
     name = "non_differentiable_op"
     yields_to = ("stale_optimizer_params", "function_hides_parameter", "routed_without_weight")
 
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from super().check(case)
+        for failed in case.backward_calls.raised:
+            missing = _DERIVATIVE.search(failed.message)
+            operator = _FORMULA.search(failed.message)
+            if missing is not None and not missing["name"].endswith("_backward"):
+                yield self._refused(case, failed, missing["name"].strip("_"), _SMOOTH)
+            elif operator is not None:
+                yield self._refused(case, failed, operator["name"], _REGISTER)
+
+    def _refused(self, case: Case, failed: RaisedBackward, name: str, fix: str) -> Finding:
+        raised_at = case.location_of_backward(failed.graph)
+        node = failed.node
+        return self.finding(
+            f"{name} has no derivative, and the loss is computed through it",
+            symptom="raises",
+            why="torch records the call, and backward() raises when it comes there",
+            fix=fix,
+            location=raised_at if node is None else case.location_of(failed.graph, node.id) or raised_at,
+            symptom_location=raised_at,
+            op=None if node is None else node.name,
+            tensors=failed.waiting,
+            nodes=() if node is None else case.nodes_in(failed.graph, (node.id,)),
+            evidence={"raised": failed.message},
+        )
+
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         call = flow.log.calls[found.cut.call]
         what = "the index that {} returns" if _has_values_beside(flow, call) else "{}"
@@ -68,13 +100,19 @@ class NonDifferentiableOp(CutRule):
                 f"compute with the values that {name} returns beside the index, or gather them with it: they have a "
                 "derivative; or use a smooth function (softmax, gumbel_softmax)"
             )
-        return (
-            "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
-            "rsample() for sample()), or a straight-through estimate"
-        )
+        return _SMOOTH
 
     def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
         return line_that_takes_chosen(case, found)
+
+
+_DERIVATIVE = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
+_FORMULA = re.compile(r"backward through (?P<name>[\w.]+?)(?:\.default)? but no autograd formula was registered")
+_SMOOTH = (
+    "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
+    "rsample() for sample()), or a straight-through estimate"
+)
+_REGISTER = "give the operator a backward with register_autograd(), or compute it with functions of torch"
 
 
 def _has_values_beside(flow: Dataflow, call: Call) -> bool:

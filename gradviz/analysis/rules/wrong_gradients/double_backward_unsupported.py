@@ -16,7 +16,7 @@ from gradviz.graph.traversal import ancestor_nodes
 
 _TWICE = "marked with @once_differentiable"
 _COMPILED = "does not currently support double backward"
-_NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
+_NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+_backward)'? is not implemented")
 
 
 class DoubleBackwardUnsupported(Rule):
