@@ -112,6 +112,9 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     replaced: tuple[Number, Number] | None = None
     """The first learning rate of a step that something else had set, and the one that this schedule put in its place,
     computed from what it had made before."""
+    replaced_after: Count = 0
+    """For how many of its moves in a row something else had set the rate by then: many, of a line that sets it anew
+    after each move until its own part is over."""
     held_counts: tuple[Count, ...] = ()
     """The whole numbers that its functions hold, for one that is made with functions of the step, ``LambdaLR``."""
     fractions: tuple[Number, ...] = ()

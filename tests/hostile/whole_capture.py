@@ -202,6 +202,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 (5, 8),
                 0.3,
                 (0.05, 0.1),
+                4,
                 (3, 40),
                 (0.5, 0.25),
                 2,

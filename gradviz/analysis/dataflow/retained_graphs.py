@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 
 from msgspec import Struct
 
@@ -125,8 +126,8 @@ class RetainedGraphs:
         return users[0] if users else -1
 
     def _is_candidate(self, maker: int) -> bool:
-        """Whether a call made one of several results of a line from which the next backward, before any step, starts: a
-        program may compute some losses, and choose one of them."""
+        """Whether a call made one of several results of a line from which the next backward, before any step, starts,
+        or something that they were computed from: a program may compute some losses, and choose one of them."""
         index = bisect_left(self._backwards, maker)
         if maker in self._first or index == len(self._backwards):
             return False
@@ -134,7 +135,9 @@ class RetainedGraphs:
         if bisect_left(self._step_ends, maker) != bisect_left(self._step_ends, backward):
             return False
         roots = (self._flow.newest_producer(use.tensor, backward) for use in self._log.calls[backward].roots)
-        return any(row is not None and self._log.calls[row].call_site == call.call_site for row in roots)
+        sites = {self._log.calls[row].call_site for row in roots if row is not None}
+        below = (self._flow.descendants(use.tensor, maker, backward, live=True) for use in call.outputs)
+        return any(self._log.calls[row].call_site in sites for row in chain([maker], *below))
 
     def _is_leaf_in_use(self, tensor: int, moment: int) -> bool:
         known = self._log.tensors[tensor]

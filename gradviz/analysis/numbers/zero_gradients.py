@@ -126,6 +126,8 @@ class ZeroGradients:
         known: dict[tuple[int, int, GradientOrigin], ZeroGradient | None] = {}
         found = []
         for leaf, graph, node, gradient_origin in self._dead.gradient_origins():
+            if gradient_origin.by == "node" and leaf.node in self._fed(graph):
+                continue  # other paths bring something, which cancels out
             origin = graph, node.id, gradient_origin
             if origin not in known:
                 known[origin] = self._explained(leaf, graph, node, gradient_origin)

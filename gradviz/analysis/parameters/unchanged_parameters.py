@@ -70,7 +70,8 @@ class _UnchangedParameters:
         for number in still:
             clear = _early_clear(self._events, number, stepped[number])
             reason = self._reason(number, clear)
-            if reason == "lost" and self._is_filled_only_later(number, stepped[number]):
+            steps = stepped[number]
+            if reason == "lost" and (self._is_filled_only_later(number, steps) or self._is_at_a_bound(number, steps)):
                 continue
             written = self._written_back(number, stepped[number]) if reason == "lost" else None
             if written is not None:
@@ -113,6 +114,14 @@ class _UnchangedParameters:
         return fills[0] > steps[-1] or all(
             any(step < read < row for read in reads) for step, row in zip(before, fills, strict=True)
         )
+
+    def _is_at_a_bound(self, number: int, steps: list[int]) -> bool:
+        """Whether a clamp behind the last step holds it at the bound where it began, as the multiplier of a constraint
+        that is met; not one whose two bounds are the same."""
+        rows = self._histories.flow.changes(number, steps[-1], len(self._calls))
+        clamps = (self._calls[row] for row in rows if plain_name(self._calls[row].function) in _CLAMPS)
+        bounds = (list(call.scalars.values()) for call in clamps)
+        return any(len(set(each)) == len(each) for each in bounds)
 
     def _reads(self, row: int) -> bool:
         call = self._calls[row]
@@ -191,6 +200,7 @@ def _replaces_values(call: Call) -> bool:
 
 
 _REPLACE = frozenset({"copy", "set", "setitem"})
+_CLAMPS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "relu"})
 _FILL = frozenset({"zero", "fill"})
 _READ_NO_VALUES = frozenset({"data", "detach", "data.__set__", "set", "copy", "grad", "requires_grad", "setitem"})
 

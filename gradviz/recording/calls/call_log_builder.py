@@ -115,6 +115,7 @@ class CallLogBuilder:
                 milestones=known.milestones,
                 gamma=known.gamma,
                 replaced=known.replaced,
+                replaced_after=known.replaced_after,
                 length=known.length,
                 held_counts=known.held_counts,
                 first_count=known.begins_at,

@@ -65,7 +65,10 @@ class KnownSchedule:
     peak_rate: float | None = None
     """The same, once another one followed that was not higher."""
     replaced: tuple[float, float] | None = None
-    """The first learning rate of a step that something else had set, and what it put in its place."""
+    """A learning rate of a step that something else had set, and what it put in its place: the first, of those that
+    were set for the fewest moves in a row."""
+    replaced_after: int = 0
+    """For how many of its moves in a row something else had set the rate by then."""
     looks: int = 0
     has_moved: bool = False
     idle_moves: int = 0
@@ -84,6 +87,8 @@ class KnownSchedule:
     """Of its optimizer since then, when it was looked at last."""
     mode: Literal["min", "max"] | None = None
     _used: _Used | None = None
+    _set_for: int = 0
+    """For how many of its last moves in a row something else had set the rate."""
     readings: list[tuple[int, float]] = field(default_factory=list)
     """What a schedule that waits for a plateau was told, with the lines that told it."""
     fractions: list[float] = field(default_factory=list)
@@ -129,12 +134,15 @@ class KnownSchedule:
         if before is not None and now.steps == before.steps:
             return  # Another optimizer has stepped.
         self._used = now
-        if before is None or self.replaced is not None or now.counts == before.counts:
+        if before is None or now.counts == before.counts:
             return
-        is_set_by_others = before.rate != before.made and now.rate == now.made
+        self._set_for = self._set_for + 1 if before.rate != before.made else 0
+        is_first = self.replaced is None or self._set_for < self.replaced_after
+        if not self._set_for or now.rate != now.made or not is_first:
+            return
         # Most schedules go on from the rate that they find.
-        if is_set_by_others and _distance(now.rate, before.made) < _distance(now.rate, before.rate):
-            self.replaced = before.rate, now.rate
+        if _distance(now.rate, before.made) < _distance(now.rate, before.rate):
+            self.replaced, self.replaced_after = (before.rate, now.rate), self._set_for
 
     def _note_fraction(self, count: object) -> None:
         if len(self.fractions) >= _MAX_FRACTIONS or not isinstance(count, float | torch.Tensor):

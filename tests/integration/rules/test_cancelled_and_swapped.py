@@ -136,6 +136,17 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "a bias that cancels beside a hinge that is satisfied": HEAD
+    + """
+phi = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 4))
+optimizer = torch.optim.SGD(phi.parameters(), lr=0.01)
+def height(x):
+    return (phi(x) - phi(torch.zeros(1, 2))).square().sum(1) + 1
+for step in range(4):
+    x = torch.randn(16, 2)
+    loss = torch.relu(height(2 * x) - 0.5 * height(x)).mean() + torch.relu(0.5 - height(x)).mean()
+"""
+    + TRAIN,
     "an old value without a gradient": RATIO.format("(logp_new - logp_old).exp()", "before, fresh, gain"),
     "a warm-up of epochs that ends": WARM_UP.format(warm="4"),
     "two views": VIEWS.format("return x.add(0.1 * torch.randn_like(x))"),

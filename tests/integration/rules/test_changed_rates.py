@@ -55,6 +55,13 @@ train(opt, lr_scheduler.LambdaLR(opt, warm), lambda step: steps.step())
 """,
 }
 HEALTHY = {
+    "a warm-up by hand that scales what the schedule makes, after each of its steps": """
+def warm_up(step):
+    for group in opt.param_groups:
+        group["lr"] *= min(1.0, (step + 2) / 6)
+warm_up(-1)
+train(opt, lr_scheduler.LambdaLR(opt, lambda step: 1 - step / 20), warm_up)
+""",
     "a schedule that goes on from it": """
 def lower(step):
     if step == 6:

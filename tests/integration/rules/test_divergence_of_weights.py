@@ -79,7 +79,18 @@ for step in range(4):
     noisy = weight + scale * torch.randn_like(scale)
     loss = F.mse_loss(F.linear(data[i], noisy), targets[i]) + weight.abs().sum()
 """
+AT_ONCE = """
+mu, log_std = nn.Parameter(torch.randn(8, 1)), nn.Parameter(torch.full((8, 1), -2.0))
+data, targets = torch.randn(300, 8), torch.randn(300, 1)
+optimizer = torch.optim.Adam([mu, log_std], lr=0.01)
+for step in range(4):
+    weights = mu + torch.randn(5, 8, 1) * log_std.exp()
+    error = ((data @ weights - targets) ** 2).{error}
+    kl = 0.5 * (mu**2 + (2 * log_std).exp() - 2 * log_std).sum()
+    loss = {loss}
+"""
 HEALTHY = (
+    AT_ONCE.format(error="sum((1, 2)).mean()", loss="(error + kl) / len(data)"),
     BY_HAND + LOOP.format(error=MEAN, loss="error + kl / len(data)"),
     BY_HAND + LOOP.format(error=MEAN, loss="error + 0.001 * kl"),
     EXACT + LOOP.format(error=MEAN, loss="len(data) * error + kl"),
@@ -91,7 +102,7 @@ HEALTHY = (
 )
 
 
-@pytest.mark.parametrize("script", FAULTY)
+@pytest.mark.parametrize("script", (*FAULTY, AT_ONCE.format(error="mean()", loss="error + kl  # HERE")))
 def test_a_divergence_of_weights_beside_a_mean_is_told(script: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + script + TRAIN, "divergence_of_weights_whole", tmp_path)
 

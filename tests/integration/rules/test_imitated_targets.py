@@ -70,3 +70,12 @@ def test_a_target_that_is_not_detached_is_told(lines: str, term: str, tmp_path: 
 def test_other_targets_are_left_alone(lines: str, term: str, tmp_path: Path) -> None:
     found = alarms(PROGRAM.format(lines=lines, term=term), tmp_path)
     assert "gradient_into_target" not in {each.cause for each in found}
+
+
+def test_a_code_that_is_decoded_trains_with_its_prior(tmp_path: Path) -> None:
+    program = PROGRAM.replace("*body.parameters()", "*decoder.parameters(), *body.parameters()").replace(
+        "optimizer =", "decoder = nn.Linear(3, 2)\noptimizer =", 1
+    )
+    rate = "F.kl_div(F.log_softmax(out, 1), code, reduction='batchmean')"
+    error = "(decoder(code) - x[:, :2]).square().mean()"
+    assert not alarms(program.format(lines="code = last.softmax(1)", term=f"{rate} + {error}"), tmp_path)

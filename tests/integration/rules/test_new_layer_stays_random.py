@@ -35,6 +35,20 @@ for step in range(3):
     + TRAIN
 )
 ADAPTED = "model[0], model[2] = Adapted(model[0]), Adapted(model[2])\n"
+PROJECTED = """
+class Projected(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        {made}
+    def forward(self, x):
+        h = self.base(x)
+        return h + {sent}
+model[0], model[2] = Projected(model[0]), Projected(model[2])
+for name, p in model.named_parameters():
+    p.requires_grad_({trained})
+model[4] = nn.Linear(8, 3)
+"""
 FAULTY = {
     "the head before the freezing": START
     + """
@@ -86,6 +100,13 @@ model.requires_grad_(False)  # HERE
 model[2] = nn.Linear(6, 3)
 train(torch.optim.Adam(model[2].parameters(), lr=0.01), 3)
 """,
+    "projections that are frozen, between which a vector is trained": START
+    + PROJECTED.format(
+        made="self.a, self.b, self.d = nn.Linear(8, 5), nn.Linear(5, 8), nn.Parameter(torch.zeros(8))",
+        sent="self.b(self.a(h + self.d))",
+        trained="name.endswith('.d')",
+    ).replace("name.endswith('.d'))", "name.endswith('.d'))  # HERE")
+    + LOOP,
     "adapters that are put in before the freezing": START
     + """
 class Added(nn.Module):
@@ -143,6 +164,19 @@ for step in range(3):
     loss = F.cross_entropy(head(features(x)), x[:, :3].argmax(1))
 """
     + TRAIN,
+    "random projections whose results a trained vector scales": START
+    + PROJECTED.format(
+        made="self.a, self.b = nn.Linear(8, 5, bias=False), nn.Linear(5, 8, bias=False)\n"
+        "        self.d, self.e = nn.Parameter(torch.ones(5)), nn.Parameter(torch.zeros(8))",
+        sent="self.e * self.b(self.d * self.a(h))",
+        trained="name[-2:] in ('.d', '.e')",
+    )
+    + LOOP,
+    "random projections before a trained matrix": START
+    + PROJECTED.format(
+        made="self.a, self.b = nn.Linear(8, 5), nn.Linear(5, 8)", sent="self.b(self.a(h))", trained="'.b.' in name"
+    )
+    + LOOP,
     "a reservoir of random layers": HEAD
     + """
 reservoir, head = nn.Sequential(nn.Linear(6, 30), nn.Tanh(), nn.Linear(30, 30)), nn.Linear(30, 3)

@@ -97,6 +97,10 @@ HEALTHY = {
         "    for t in range(4):\n        seen = F.cross_entropy(head(cell(x[:, t], x.new_ones(6, 8))), y[:, t])\n"
         "    loss = F.cross_entropy(head(cell(x[:, 4], x.new_ones(6, 8))), y[:, 4])"
     ),
+    "one of several terms in each step": STEPS.format(
+        "    h = cell(x[:, 0], x.new_ones(6, 8))\n    losses = [F.cross_entropy(head(h), y[:, t]) for t in range(5)]\n"
+        "    loss = losses[step + 1]"
+    ),
     "terms of layers that are added up": LAYERS.format(
         kept="extra", loop="            x, extra = block(x)\n            total = total + extra"
     ),

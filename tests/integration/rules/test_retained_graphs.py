@@ -175,6 +175,17 @@ for _ in range(9):
     recent.append(losses[0].detach())
     logged.append(losses[1].item())
 """
+ONE_OF_SEVERAL_HEADS = """
+trunk, heads = nn.Linear(4, 6), nn.ModuleList(nn.Linear(6, 3) for _ in range(4))
+optimizer = torch.optim.SGD([*trunk.parameters(), *heads.parameters()], lr=0.1)
+for step in range(20):
+    x, y = torch.randn(5, 4), torch.randint(0, 3, (5,))
+    logits = {name: head(trunk(x)) for name, head in enumerate(heads)}
+    losses = [nn.functional.cross_entropy(each, y) for each in logits.values()]
+    optimizer.zero_grad()
+    losses[step % 4].backward()
+    optimizer.step()
+"""
 GRADIENTS_THROUGH_AN_INNER_LOOP = """
 slow = torch.randn(3, requires_grad=True)
 optimizer = torch.optim.SGD([slow], lr=0.01)
@@ -219,7 +230,7 @@ def test_the_holder_of_the_graphs_is_named_with_the_line_that_keeps_them(
     assert holder in finding.message
 
 
-@pytest.mark.parametrize("program", [WHAT_ONE_STEP_LEAVES, GRADIENTS_THROUGH_AN_INNER_LOOP])
+@pytest.mark.parametrize("program", [WHAT_ONE_STEP_LEAVES, ONE_OF_SEVERAL_HEADS, GRADIENTS_THROUGH_AN_INNER_LOOP])
 def test_what_one_step_leaves_in_variables_is_no_leak(program: str, tmp_path: Path) -> None:
     assert findings_in(program, tmp_path) == ()
 

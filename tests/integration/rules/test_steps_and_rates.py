@@ -43,6 +43,24 @@ for step in range(6):
     x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
     {rate}
     loss = F.cross_entropy(model(x), y)"""
+OPTIONS = """
+import types
+class Trainer:
+    def __init__(self, options):
+        self.model = nn.Linear(4, 1)
+        self.opt = torch.optim.SGD(self.model.parameters(), lr=options.lr)
+    def fit(self):
+        for step in range(4):
+            loss = self.model(torch.randn(8, 4)).square().mean()
+            self.opt.zero_grad()
+            loss.backward()
+            self.opt.step()
+def main():
+    opt = ARGUMENTS
+    opt.lr = 0.01
+    Trainer(opt).fit()
+def read():
+"""
 ALL, TWO = "model.parameters()", "[dict(params=model[0].parameters()), dict(params=model[2].parameters())]"
 SLOW_AND_FAST = "[dict(params=model[0].parameters(), lr=0.001), dict(params=model[2].parameters())]"
 
@@ -131,6 +149,17 @@ HEALTHY = {
     ),
     "an attribute that the program itself reads": with_rate(
         'optimizer.lr = 0.1 * 0.9**step; optimizer.param_groups[0]["lr"] = optimizer.lr'
+    ),
+    "options with the name of the optimizer of a trainer": HEAD
+    + OPTIONS.replace("ARGUMENTS", "types.SimpleNamespace(lr=0.1)")
+    + "    pass\nmain()\n",
+    "the same from a parser in a function": HEAD
+    + OPTIONS.replace("ARGUMENTS", "read()")
+    + "    import argparse\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--lr', default=0.1)\n"
+    "    return parser.parse_args([])\nmain()\n",
+    "a note of the rate that the groups get": with_rate(
+        'rate = 0.1 if step < 9 else 0.01\n    for group in optimizer.param_groups: group["lr"] = rate\n'
+        "    optimizer.learning_rate = rate"
     ),
 }
 

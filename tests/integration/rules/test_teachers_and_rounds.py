@@ -94,6 +94,28 @@ def test_a_model_that_trains_on_in_evaluation_mode_is_told(tmp_path: Path) -> No
     assert "evaluation_mode" in causes(code, tmp_path)
 
 
+ATTACK = """
+model = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    model.eval()
+    near = (x + 0.01 * torch.randn(16, 4)).requires_grad_()
+    slope = torch.autograd.grad(F.cross_entropy(model(near), y), near)[0]
+    near = near.detach() + 0.1 * slope.sign()
+    {mode}
+    loss = F.cross_entropy(model(x), y) + F.cross_entropy(model(near), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [("model.train()", False), ("model.requires_grad_()", True)])
+def test_an_attack_in_evaluation_mode_is_no_training_in_it(*, mode: str, is_told: bool, tmp_path: Path) -> None:
+    assert ("evaluation_mode" in causes(HEAD + ATTACK.format(mode=mode), tmp_path)) == is_told
+
+
 ROUNDS = """
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 clients = [(torch.randn(32, 12), torch.randint(0, 5, (32,))) for _ in range(3)]

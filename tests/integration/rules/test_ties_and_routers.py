@@ -156,6 +156,19 @@ HEALTHY = {
     loss = F.cross_entropy(head(out), y)
 """
     + TRAIN,
+    "a head that leaves its embedding after a training in which the two were tied": """
+embed, head = nn.Embedding(9, 6), nn.Linear(6, 9, bias=False)
+head.weight = embed.weight
+for lr in (0.1, 0.01):
+    optimizer = torch.optim.SGD([*embed.parameters(), *head.parameters()] if lr < 0.1 else embed.parameters(), lr=lr)
+    for step in range(3):
+        words = torch.randint(0, 9, (16,))
+        loss = F.cross_entropy(head(torch.tanh(embed(words))), (words + 1) % 9)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    head.weight = nn.Parameter(embed.weight.detach().clone())
+""",
     "a gradient that is stopped at the call": _ENCODER.replace("KEPT", "")
     + "    loss = (hidden @ encoder.weight.detach() - x).square().mean()\n"
     + TRAIN,

@@ -57,6 +57,28 @@ def test_other_values_are_no_restoration(tmp_path: Path) -> None:
     assert [each for each in findings(script, tmp_path) if each.cause == "step_without_effect"] == []
 
 
+MULTIPLIER = """
+model, multiplier = nn.Linear(4, 1), nn.Parameter(torch.zeros(()))
+optimizer, ascent = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.SGD([multiplier], lr=0.1)
+for step in range(4):
+    out = model(torch.randn(16, 4))
+    excess = out.square().mean() - 100
+    optimizer.zero_grad()
+    ((out - 1).square().mean() + multiplier.item() * excess).backward()
+    optimizer.step()
+    ascent.zero_grad()
+    (-multiplier * excess.detach()).backward()
+    ascent.step()
+    multiplier.data.clamp_({bounds})
+"""
+
+
+@pytest.mark.parametrize(("bounds", "is_told"), [("min=0", False), ("0, 10", False), ("0, 0", True)])
+def test_a_multiplier_that_a_clamp_holds_at_its_bound_is_right(bounds: str, *, is_told: bool, tmp_path: Path) -> None:
+    causes = [each.cause for each in alarms(HEAD + MULTIPLIER.format(bounds=bounds), tmp_path)]
+    assert causes == ["step_without_effect"] * is_told
+
+
 CLEARED_BY_HAND = """
 model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
 {unused}

@@ -82,7 +82,13 @@ class DivergenceOfWeightsWhole(Rule):
     def _of_loss(self, flow: Dataflow, backward: int, root: int, scales: frozenset[int]) -> Iterator[Finding]:
         terms = list(signed_terms(flow, backward, root))
         since = flow.step_before(backward)
-        averages = [each for each in terms if _is_average(flow, each) and _has_data(flow, each.row, since)]
+        averages = [
+            each
+            for each in terms
+            if _is_average(flow, each)
+            and _has_data(flow, each.row, since)
+            and not _averages_draws(flow, each.row, since, scales)
+        ]
         known = next((factor for each in averages if (factor := factor_of(flow, each))), None)
         whole: dict[int, frozenset[int]] = {}
         for number, term in enumerate(terms if known else ()):
@@ -134,6 +140,17 @@ def _averages_sums(flow: Dataflow, tensor: int, row: int) -> bool:
     makers = [flow.log.calls[rows[-1]] for value in values if (rows := flow.producers(value, made[-1]))]
     is_whole = not any(shape_of(flow, value) for value in values)
     return is_whole and all("sum" in (plain_name(call.function), call.scalars.get("reduction")) for call in makers)
+
+
+def _averages_draws(flow: Dataflow, row: int, since: int, scales: frozenset[int]) -> bool:
+    """Whether a call averages sums over the batch, one for each of several draws of the weights along one more axis."""
+    shape = shape_of(flow, flow.log.calls[row].inputs[0].tensor)
+    made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
+    if len(shape) != 1 or made is None or plain_name(flow.log.calls[made].function) != "sum":
+        return False
+    drawn = {(*shape, *shape_of(flow, each)) for each in scales}
+    above = (flow.log.calls[each] for each in flow.ancestors(flow.log.calls[row].inputs[0].tensor, row, since))
+    return any(plain_name(call.function) == "mul" and shape_of(flow, call.outputs[0].tensor) in drawn for call in above)
 
 
 def _has_data(flow: Dataflow, row: int, since: int) -> bool:

@@ -25,7 +25,7 @@ class NewLayerStaysRandom(Rule):
     A line that freezes several matrices, of which others were loaded or trained before, among them one that is
     still as it was drawn at random, that nothing trains later, and that computes what a loss takes, or that was made
     when the others had been loaded or trained, as adapters are. Random features before a layer that is trained are left
-    alone.
+    alone, as are random projections of which a vector that is trained scales the results.
 
     Why it matters
     --------------
@@ -71,7 +71,7 @@ class NewLayerStaysRandom(Rule):
         loaded, heads = _loaded(case), _heads(case.dataflow)
         for location, frozen in _frozen_by_line(case).items():
             known = [each for each in frozen if each in loaded or case.histories.is_ever_stepped_live(each)]
-            added = _made_later(case, frozen, known)
+            added = {each for each in _made_later(case, frozen, known) if not _feeds_trained(case, each)}
             drawn = [each for each in frozen if each in (heads | added) - set(known) and _stays_random(case, each)]
             if drawn and (added or len(known) >= _MIN_SHARE * len(frozen)):
                 yield self._finding(case, location, drawn, len(known))
@@ -96,6 +96,7 @@ class NewLayerStaysRandom(Rule):
 
 
 _MIN_SHARE = 0.5
+_MAX_FOLLOWED = 8
 _DRAWS = frozenset({
     "normal", "uniform", "xavier_uniform", "xavier_normal", "kaiming_uniform", "kaiming_normal", "trunc_normal",
 })  # fmt: skip
@@ -134,6 +135,25 @@ def _made_later(case: Case, frozen: list[int], known: list[int]) -> set[int]:
     added = later.keys() & used.keys()
     first = min((used[each] for each in added), default=end)
     return added if any(used[each] > first for each in used.keys() - added) else set()
+
+
+def _feeds_trained(case: Case, number: int) -> bool:
+    """Whether the first parameter that meets what a matrix computes is trained: then the matrix is random on purpose,
+    and what is trained chooses among its results (LoRA-FA, VeRA)."""
+    flow, uses = case.dataflow, case.histories.forward_uses(number)
+    tensor, users, has_met_data = number, uses[-1:], False
+    for _ in range(_MAX_FOLLOWED):
+        call = flow.log.calls[users[0]] if users else None
+        if call is None or not call.outputs:
+            break
+        others = [use.tensor for use in call.inputs if use.tensor != tensor]
+        parameters = [each for each in others if flow.log.tensors[each].role == "parameter"]
+        if has_met_data and others:
+            return not case.histories.trained.isdisjoint(parameters)
+        has_met_data = has_met_data or len(others) > len(parameters)
+        tensor = call.outputs[0].tensor
+        users = flow.users(tensor, users[0])
+    return False
 
 
 def _first_use(case: Case, number: int, since: int) -> int | None:

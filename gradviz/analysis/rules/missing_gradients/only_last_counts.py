@@ -24,7 +24,7 @@ class OnlyLastCounts(Rule):
     One line that computes a term several times before a backward call, of which the loss uses the last one, and nothing
     ever reads those before: for other targets each time, as those of each time step or of each batch, or in other
     modules, as the balance of experts in each layer. Terms that compare with the same targets again are left alone: the
-    last one may stand for all.
+    last one may stand for all. So are terms of which each step takes another one.
 
     Why it matters
     --------------
@@ -76,7 +76,8 @@ class OnlyLastCounts(Rule):
                 if rows[-1] not in in_loss:
                     continue
                 modules = _modules(flow, rows)
-                if modules is not None or _have_other_targets(flow, rows):
+                is_other_each = modules is not None or _have_other_targets(flow, rows)
+                if is_other_each and not _is_chosen(case, backward, site):
                     told.add(site)
                     yield self._finding(case, backward, rows, modules)
 
@@ -101,6 +102,7 @@ class OnlyLastCounts(Rule):
 
 _MAX_ABOVE = 6
 _BOTH = 2
+_MAX_STEPS = 20
 
 
 def _terms(flow: Dataflow, backward: int) -> dict[tuple[int | None, str], list[int]]:
@@ -111,6 +113,21 @@ def _terms(flow: Dataflow, backward: int) -> dict[tuple[int | None, str], list[i
         if is_number_with_history(flow, call):
             found[call.call_site, call.function].append(row)
     return {key: rows for key, rows in found.items() if len(rows) >= _BOTH}
+
+
+def _is_chosen(case: Case, backward: int, site: int | None) -> bool:
+    """Whether another step of the same line takes a term before the last one: each step trains one of several, or shows
+    them all."""
+    flow = case.dataflow
+    line = flow.log.calls[backward].call_site
+    others = [row for row in case.histories.backward_calls if flow.log.calls[row].call_site == line and row != backward]
+    return any(
+        flow.users(flow.log.calls[row].outputs[0].tensor, after=row)
+        for other in others[-_MAX_STEPS:]
+        for (made_at, _), rows in _terms(flow, other).items()
+        if made_at == site
+        for row in rows[:-1]
+    )
 
 
 def _is_only_last_read(flow: Dataflow, rows: list[int]) -> bool:

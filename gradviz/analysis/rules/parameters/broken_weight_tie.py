@@ -35,7 +35,7 @@ class BrokenWeightTie(Rule):
     one, if both train. Also an embedding and an output layer of which one got a copy of the other's weight instead of
     the weight itself (``clone()``, ``copy_()``, ``load_state_dict()``), and a buffer or attribute in the memory of a
     weight (``.data``, ``detach()``) that the loss uses in another way than the weight, as a decoder does that of its
-    encoder.
+    encoder. A parameter that was trained while it was shared, and that a copy of it replaces, is left alone.
 
     Why it matters
     --------------
@@ -63,8 +63,10 @@ class BrokenWeightTie(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
         told = set[frozenset[int]]()
-        for tie in _ties(histories):
-            if _train_together(histories, tie):
+        ties = list(_ties(histories))
+        apart = _rows_that_untie(histories, ties)
+        for tie in ties:
+            if tie.row not in apart and _train_together(histories, tie):
                 told.add(frozenset((tie.one, tie.other)))
                 yield self._finding(histories, tie, location_of_call(histories.flow, tie.row))
         for each in leaves_of_one_memory(case):
@@ -143,6 +145,19 @@ def _ties(histories: ParameterHistories) -> Iterator[Tie]:
             for old, new in _replacements(arguments):
                 if replaced_by.setdefault(old, new) != new:
                     yield Tie(replaced_by[old], new, row, "torn")
+
+
+def _rows_that_untie(histories: ParameterHistories, ties: list[Tie]) -> set[int]:
+    """The calls that replace a parameter, which two modules share and steps have trained, by a copy of itself in one of
+    them: from there on, the two go apart on purpose."""
+    flow = histories.flow
+    torn = {(tie.row, tie.one, tie.other) for tie in ties if tie.how == "torn"}
+    copied = (tie for tie in ties if tie.how != "torn" and (tie.row, tie.one, tie.other) in torn)
+    return {
+        tie.row
+        for tie in copied
+        if any(flow.log.calls[row].kind == "step" for row in flow.changes(tie.one, -1, tie.row))
+    }
 
 
 def _torn(row: int, arguments: dict[str, int]) -> Iterator[Tie]:

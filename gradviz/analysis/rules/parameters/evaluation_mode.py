@@ -67,6 +67,8 @@ class EvaluationMode(Rule):
             modes = [(row, mode) for row in rows if (mode := is_training(flow.log.calls[row])) is not None]
             drops = [mode for row, mode in modes if OTHERWISE_IN_TRAINING[flow.log.calls[row].function] == "dropout"]
             asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row, backward, last_steps)]
+            reached = case.backward_calls.reached(backward).members
+            asleep = [row for row in asleep if row in reached]  # not those that made a constant, such as an attack
             if asleep and not any(drops) and not _holds_statistics(case, asleep):
                 yield self._finding(case, asleep, backward, is_meant=_is_of_adapters(case, rows, asleep))
                 return

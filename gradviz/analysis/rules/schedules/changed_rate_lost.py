@@ -22,7 +22,8 @@ class ChangedRateLost(Rule):
     A schedule that computes the learning rate from the one that it began with (``LambdaLR``, ``OneCycleLR``), whose
     optimizer made a step with another rate, and its next step with that of the schedule again, in programs that
     multiply ``group["lr"]`` by a number, or that have a second schedule, such as ``ReduceLROnPlateau``. Schedules that
-    go on from the rate that they find (``StepLR``, ``ExponentialLR``) are left alone.
+    go on from the rate that they find (``StepLR``, ``ExponentialLR``) are left alone, as is a line that scales the rate
+    again after each step of the schedule, as a warm-up by hand does.
 
     Why it matters
     --------------
@@ -73,7 +74,9 @@ class ChangedRateLost(Rule):
                 if each.optimizer == schedule.optimizer and each is not schedule and each.has_moved
             ]
             made = [case.location_of_site(each.call_site) for each in others]
-            location = next((each for each in made if each is not None), None) or _line_that_scales(case)
+            location = next((each for each in made if each is not None), None)
+            if location is None and schedule.replaced_after < _MANY_MOVES:
+                location = _line_that_scales(case)
             if location is not None:
                 yield self._finding(case, schedule, location, others[0].class_name if others else None)
 
@@ -100,6 +103,8 @@ class ChangedRateLost(Rule):
 
 _FROM_THE_FIRST_RATE = frozenset({"LambdaLR", "OneCycleLR", "CyclicLR", "CosineAnnealingWarmRestarts"})
 """As torch computes their learning rates; the others multiply the current one."""
+_MANY_MOVES = 3
+"""A line that scales the rate again after so many moves in a row, as a warm-up by hand does, means it."""
 
 
 def _line_that_scales(case: Case) -> Location | None:

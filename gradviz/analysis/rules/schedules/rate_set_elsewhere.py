@@ -12,7 +12,8 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.copied_groups import rates_set_in_copies
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
+from gradviz.analysis.rules.bases.sources.rates.rates_by_hand import rates_set
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
 from gradviz.graph.call_log import LoggedOptimizer
 
 
@@ -24,7 +25,8 @@ class RateSetElsewhere(Rule):
     ``optimizer.lr = ...`` and ``optimizer.defaults["lr"] = ...``, a rate in a copy of the groups, such as those of
     ``optimizer.state_dict()``, and ``group["learning_rate"]``, where the rate of the optimizer never changes; and
     ``optimizer.param_groups[0]["lr"] = ...`` for an optimizer with several groups of one rate, of which only the first
-    one changes its rate, though no line names the others. Attributes that the program reads itself are left alone.
+    one changes its rate, though no line names the others. Attributes that the program reads itself are left alone, as
+    are those of something else that has the same name, such as options, and notes of a rate that the groups get, too.
 
     Why it matters
     --------------
@@ -103,8 +105,11 @@ def _lines_that_set(case: Case, optimizer: LoggedOptimizer) -> Iterator[tuple[st
         for file, lines in case.capture.sources.items():
             for number, text in lines.items():
                 found = assigned.search(text.partition("#")[0])
-                if found and not _is_read(case, name, found[1].rpartition(".")[2]):
-                    yield found[1], Location(file, number)
+                if not found or _is_read(case, name, found[1].rpartition(".")[2]):
+                    continue
+                location = Location(file, number)
+                if not _is_of_another(case, optimizer, location, name) and not _is_copy_of_a_group(case, location):
+                    yield found[1], location
 
 
 def _names_of(case: Case, optimizer: LoggedOptimizer) -> set[str]:
@@ -117,6 +122,48 @@ def _names_of(case: Case, optimizer: LoggedOptimizer) -> set[str]:
         if called_name(value) == optimizer.class_name
     )
     return {*(name.rpartition(".")[2] for name in optimizer.names), *made} - {""}
+
+
+def _is_of_another(case: Case, optimizer: LoggedOptimizer, location: Location, name: str) -> bool:
+    """Whether the name stands for something else in the function of a line: for options, say, that are called opt."""
+    if name in optimizer.names:
+        return False
+    for tree in (tree for file, tree in own_files(case) if file == location.file):
+        statement = tree.statement_at(location.line)
+        for node in () if statement is None else ast.walk(statement):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(tree.parent(node), ast.Attribute):
+                values = tree.values_of(tree.key_of(node))
+                return bool(values) and not any(_may_be_optimizer(tree, each, optimizer.class_name) for each in values)
+    return False
+
+
+def _may_be_optimizer(tree: SourceTree, value: ast.expr, class_name: str) -> bool:
+    """Whether an expression may be an optimizer of a class; not what parses arguments, nor what a function or class of
+    the program returns which makes none."""
+    called = called_name(value)
+    made_by = [node for node in tree.nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == called]
+    is_made = any(called_name(each) == class_name for node in made_by for each in ast.walk(node))
+    return called not in _OPTIONS and (not made_by or is_made)
+
+
+_OPTIONS = frozenset({"parse_args", "Namespace", "SimpleNamespace"})
+
+
+def _is_copy_of_a_group(case: Case, location: Location) -> bool:
+    """Whether the function of a line also gives the same rate to the groups, so that the line only notes it."""
+    for tree in (tree for file, tree in own_files(case) if file == location.file):
+        statement = tree.statement_at(location.line)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if statement is None or value is None:
+            return False
+        return any(
+            tree.scope(target) is tree.scope(statement)
+            and target.lineno != location.line
+            and last_name(target.value) != "defaults"
+            and ast.dump(each) == ast.dump(value)
+            for target, each in rates_set(tree)
+        )
+    return False
 
 
 def _is_defined(case: Case, name: str) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import take_parameters
 from gradviz.analysis.finding import Location
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -40,8 +41,8 @@ class _Compared(Struct, frozen=True):
 
 
 def imitated_targets(case: Case) -> Iterator[Imitated]:
-    """Those whose scores the same loss fits to labels, too, and that do not imitate the others in turn, as in mutual
-    learning."""
+    """Those whose scores the same loss fits to labels, too, that do not imitate the others in turn, as in mutual
+    learning, and that no network decodes."""
     flow, told = case.dataflow, set[Location | None]()
     for backward in case.histories.last_trained_backward_of_each_line:
         reached = case.backward_calls.reached(backward).members
@@ -50,7 +51,8 @@ def imitated_targets(case: Case) -> Iterator[Imitated]:
         for row, pair in pairs.items():
             is_mutual = any(each.given == pair.target for each in pairs.values())
             location = location_of_call(flow, row)
-            if is_mutual or location in told or not _is_fitted_to_labels(flow, pair.target, reached):
+            is_known = is_mutual or location in told or not _is_fitted_to_labels(flow, pair.target, reached)
+            if is_known or _is_decoded(flow, pair.target, backward, reached):
                 continue
             own, other = (set(case.histories.live_leaves((each,), row)[0]) for each in (pair.target, pair.given))
             trained = sorted(own & case.histories.trained)
@@ -97,6 +99,13 @@ def _is_fitted_to_labels(flow: Dataflow, scores: int, reached: frozenset[int]) -
         for each in (row, *_next(flow, row))
         if each in reached
     )
+
+
+def _is_decoded(flow: Dataflow, scores: int, backward: int, reached: frozenset[int]) -> bool:
+    """Whether another network takes what is made of the scores: they are a code, whose prior is learned."""
+    made = flow.newest_producer(scores, backward)
+    below = reached.intersection(flow.descendants(scores, made, backward, live=True))
+    return take_parameters(flow, below)
 
 
 def _next(flow: Dataflow, row: int) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ def rates_for_epochs(tree: SourceTree) -> list[int]:
     """The lines that take such a rate, or that hand over the method that does; none if any rate is taken where a loop
     also steps."""
     found = list[int]()
-    for target, value in _rates(tree):
+    for target, value in rates_set(tree):
         for site, loop in _sites(tree, target, _MAX_CALLERS):
             if loop is None and _is_handed_over(tree, site):
                 if any(numbers_of_batches(tree, value)):
@@ -45,7 +45,7 @@ def rates_for_epochs(tree: SourceTree) -> list[int]:
 def line_that_counts(tree: SourceTree) -> int | None:
     """The only line that counts what a rate is computed with, if another function sets the rate."""
     found = set[int]()
-    for target, value in _rates(tree):
+    for target, value in rates_set(tree):
         parts = [node for part in what_it_is_made_of(tree, value) for node in ast.walk(part)]
         names = {last_name(node) for node in parts if isinstance(node, (ast.Name, ast.Attribute))}
         counts = [node for node in tree.nodes if isinstance(node, ast.AugAssign) and last_name(node.target) in names]
@@ -61,14 +61,14 @@ def lines_that_scale_rates(tree: SourceTree) -> Iterator[int]:
         if called_name(node) == "update" and isinstance(node, ast.Call):
             given = (each.value for each in node.keywords if each.arg == "lr")
             yield from (node.lineno for value in given if _reads_rate(value))
-    yield from (target.lineno for target, value in _rates(tree) if _reads_rate(value))
+    yield from (target.lineno for target, value in rates_set(tree) if _reads_rate(value))
 
 
 def _reads_rate(value: ast.expr) -> bool:
     return any(isinstance(each, ast.Subscript) and _is_rate(each) for each in ast.walk(value))
 
 
-def _rates(tree: SourceTree) -> Iterator[tuple[ast.Subscript, ast.expr]]:
+def rates_set(tree: SourceTree) -> Iterator[tuple[ast.Subscript, ast.expr]]:
     """What is assigned to ``group["lr"]``."""
     for target, value in tree.assignments:
         if isinstance(target, ast.Subscript) and _is_rate(target):
