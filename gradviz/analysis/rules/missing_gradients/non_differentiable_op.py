@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.backward_calls import RaisedBackward
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_that_takes_chosen
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 from gradviz.graph.call_log import Call
@@ -18,7 +22,7 @@ class NonDifferentiableOp(CutRule):
     -------------
     ``argmax``, ``argsort``, comparisons, ``sample()`` and others whose results have no ``grad_fn``, where the result is
     used in the loss and some trained tensors have no other path to it. It does not report predictions for a metric:
-    there no tensor loses its gradient.
+    there no tensor loses its gradient. Also ``heaviside`` and others that only raise in ``backward()``.
 
     Why it matters
     --------------
@@ -48,7 +52,31 @@ class NonDifferentiableOp(CutRule):
 
     code = "GV107"
     name = "non_differentiable_op"
-    yields_to = ("stale_optimizer_params", "function_hides_parameter", "routed_without_weight")
+    yields_to = (
+        "stale_optimizer_params", "function_hides_parameter", "routed_without_weight", "straight_through_reversed",
+    )  # fmt: skip
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from super().check(case)
+        for failed in case.backward_calls.raised:
+            name = failed.without_derivative
+            if name is not None and "backward" not in name:
+                yield from self._refused(case, failed, name)
+
+    def _refused(self, case: Case, failed: RaisedBackward, name: str) -> Iterator[Finding]:
+        """An operation such as ``heaviside``, whose node in the graph only raises."""
+        rows = [row for row, call in calls_named(case.dataflow, (name,)) if call.live_inputs]
+        if rows:
+            yield self.finding(
+                f"{name} has no derivative in torch, so backward() raises where it comes to it",
+                symptom="raises",
+                why="its result requires grad, as that of any operation, but torch knows no formula for its gradient",
+                fix=_SMOOTH,
+                location=location_of_call(case.dataflow, rows[-1]),
+                symptom_location=case.location_of_backward(failed.graph),
+                tensors=failed.waiting,
+                evidence={"raised": failed.message},
+            )
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         call = flow.log.calls[found.cut.call]
@@ -68,13 +96,16 @@ class NonDifferentiableOp(CutRule):
                 f"compute with the values that {name} returns beside the index, or gather them with it: they have a "
                 "derivative; or use a smooth function (softmax, gumbel_softmax)"
             )
-        return (
-            "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
-            "rsample() for sample()), or a straight-through estimate"
-        )
+        return _SMOOTH
 
     def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
         return line_that_takes_chosen(case, found)
+
+
+_SMOOTH = (
+    "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, rsample() for "
+    "sample()), or a straight-through estimate"
+)
 
 
 def _has_values_beside(flow: Dataflow, call: Call) -> bool:
