@@ -206,6 +206,70 @@ for step in range(3):
     code = torch.heaviside(encoder(x), torch.tensor(1.0))  # HERE
     loss = F.mse_loss(decoder(code), x)"""
 
+PLAYERS = """
+made, critic = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 6)), nn.Sequential(nn.Linear(6, 8), nn.Tanh())
+of_made, of_critic = torch.optim.Adam(made.parameters()), torch.optim.Adam(critic.parameters())
+
+def adversarial(images, is_real):
+    scores = critic(images{}).mean(1)  # HERE
+    return F.binary_cross_entropy_with_logits(scores, torch.full_like(scores, float(is_real)))
+
+for step in range(5):
+    x = torch.randn(16, 6)
+    fake = made(x)
+    loss = adversarial(fake.detach(), False) + adversarial(x.flip(1), True)
+    of_critic.zero_grad()
+    loss.backward()
+    of_critic.step()
+    loss = F.l1_loss(fake, x.flip(1)) + 0.1 * adversarial(fake, True)
+    of_made.zero_grad()
+    loss.backward()
+    of_made.step()
+"""
+BASELINE = """
+policy, critic = nn.Linear(4, 3), nn.Linear(4, 1)
+optimizer = torch.optim.Adam([*policy.parameters(), *critic.parameters()])
+for step in range(5):
+    s = torch.randn(16, 4)
+    choice = torch.distributions.OneHotCategorical(logits=policy(s))
+    a = choice.sample()
+    returns = (a * s[:, :3]).sum(-1)
+    with torch.no_grad():
+        baseline = critic(s).flatten()
+        advantage = torch.subtract({})  # HERE
+    loss = F.smooth_l1_loss(critic(s).flatten(), returns) - choice.log_prob(a).mul(advantage).mean()"""
+FOLLOWS = """
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q = nn.ModuleList([nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 1)) for _ in range(2)])
+
+    def both(self, s, a):
+        x = torch.cat((s, a), -1)
+        return torch.cat([q(x) for q in self.q], -1)
+
+critic = Both()
+target = copy.deepcopy(critic)
+optimizer = torch.optim.Adam(critic.parameters())
+for step in range(6):
+    (s, n), (a, b) = torch.randn(2, 32, 4), torch.rand(2, 32, 1)
+    wanted = torch.randn(32, 1) + 0.99 * target.both(n, b).min(-1, keepdim=True).values{}  # HERE
+    loss = (critic.both(s, a) - wanted).pow(2).mean()"""
+FOLLOW = """    with torch.no_grad():
+        for old, new in zip(target.parameters(), critic.parameters()):
+            old.copy_(0.995 * old + 0.005 * new)
+"""
+TENSORS = """
+first, last = (torch.randn(*shape).mul_(0.3).requires_grad_() for shape in ((5, 12), (12, 1)))
+for step in range(6):
+    x = torch.randn(32, 5)
+    loss = F.mse_loss(torch.relu(x @ first) @ last, x.sum(1, keepdim=True))
+    loss.backward()
+    with torch.no_grad():
+        torch._foreach_add_([first, last], [first.grad, last.grad], alpha={})  # HERE
+    first.grad = last.grad = None
+"""
+
 FAULTS = {
     "layers in partial objects": (
         "not_registered",
@@ -256,6 +320,10 @@ class Table(OrderedDict):
     "probabilities in their bounds": (
         "normalized_twice", BOUNDED.format("F.cross_entropy(p.clamp(1e-6, 1.0), y)") + TRAIN
     ),
+    "a term of a generator behind the cut of its critic": ("term_for_nobody", PLAYERS.format(".detach()")),
+    "an advantage by another call of the critic": ("advantage_reversed", BASELINE.format("baseline, returns") + TRAIN),
+    "a method that a target and its model share": ("gradient_into_target", FOLLOWS.format("") + TRAIN + FOLLOW),
+    "plain tensors that go up": ("steps_up_gradient", TENSORS.format("0.01")),
     "a step that torch cannot differentiate": (
         "non_differentiable_op", STEP + TRAIN
     ),
@@ -304,6 +372,23 @@ for step in range(5):
     "a state with its history": HISTORY.format("") + TRAIN,
     "a target network that follows": TARGET.format("fixed.state_dict()") + TRAIN + "    follow()\n",
     "logarithms of probabilities in their bounds": BOUNDED.format("F.nll_loss(p.clamp(1e-6, 1.0).log(), y)") + TRAIN,
+    "a term of a generator": PLAYERS.format(""),
+    "an advantage by another call of the critic": BASELINE.format("returns, baseline") + TRAIN,
+    "a detached target by a shared method": FOLLOWS.format(".detach()") + TRAIN + FOLLOW,
+    "plain tensors that go down": TENSORS.format("-0.01"),
+    "an input that goes up, for tensors that go down": """
+weight, bias = torch.randn(5, 3).requires_grad_(), torch.zeros(3).requires_grad_()
+moved = torch.zeros(24, 5).requires_grad_()
+x = torch.randn(24, 5)
+for step in range(6):
+    loss = F.cross_entropy((x + moved) @ weight + bias, x[:, :3].argmax(1))
+    loss.backward()
+    with torch.no_grad():
+        moved.add_(moved.grad, alpha=0.1).clamp_(-0.2, 0.2)
+        for each in (weight, bias):
+            each.sub_(0.1 * each.grad)
+    moved.grad = weight.grad = bias.grad = None
+""",
     "logits in their bounds": """
 net = nn.Linear(6, 4)
 optimizer = torch.optim.Adam(net.parameters())
