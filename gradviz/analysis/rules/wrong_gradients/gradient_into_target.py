@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.call_words import (
     line_outside_modules,
     line_that_gave,
     location_of_call,
+    plain_name,
 )
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -236,11 +237,13 @@ def _is_of_trained(histories: ParameterHistories, tensor: int, before: int) -> b
         if not histories.trained.isdisjoint(flow.sharing_memory(given)):
             return True
         made = flow.newest_producer(given, row)
-        if made is not None and depth < _MAX_DEPTH:
+        is_average = depth == 0 or (made is not None and plain_name(histories.log.calls[made].function) in _AVERAGES)
+        if made is not None and depth < _MAX_DEPTH and is_average:
             waiting += [(use.tensor, made, depth + 1) for use in histories.log.calls[made].inputs]
     return False
 
 
+_AVERAGES = frozenset({"add", "sub", "mul", "div", "lerp", "clone", "detach", "data"})
 _MAX_DEPTH = 3
 _MAX_LOOKED = 12
 
