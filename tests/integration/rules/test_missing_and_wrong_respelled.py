@@ -389,6 +389,17 @@ for step in range(6):
             each.sub_(0.1 * each.grad)
     moved.grad = weight.grad = bias.grad = None
 """,
+    "gradients of torch.func.grad, which each step replaces": """
+from torch.func import functional_call, grad_and_value
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(net.parameters())
+differentiate = grad_and_value(lambda p, x: (functional_call(net, p, (x,)) - 1).square().mean())
+for step in range(8):
+    gradients, loss = differentiate(dict(net.named_parameters()), torch.randn(20, 4))
+    for name, p in net.named_parameters():
+        p.grad = gradients[name].detach()
+    optimizer.step()
+""",
     "logits in their bounds": """
 net = nn.Linear(6, 4)
 optimizer = torch.optim.Adam(net.parameters())
