@@ -269,6 +269,25 @@ for step in range(6):
         torch._foreach_add_([first, last], [first.grad, last.grad], alpha={})  # HERE
     first.grad = last.grad = None
 """
+STACKED = """
+encoder, decoder = nn.Linear(8, 3), nn.Linear(3, 8)
+optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()])
+for step in range(4):
+    x = torch.randn(20, 8)
+    z = encoder(x)
+    terms = {{"error": F.mse_loss(decoder(z), x), "size": 1e-2 * z.pow(2).mean()}}
+    terms["loss"] = {}
+    loss = torch.stack(tuple(terms.values())).sum()  # HERE"""
+UNITS = """
+net = nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 1))
+with torch.no_grad():
+    net[0].weight.{}
+    net[0].bias.zero_()
+    net[2].weight.fill_(0.1)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(10):
+    x = torch.randn(64, 5)
+    loss = F.mse_loss(net(x), x.prod(1, keepdim=True))"""
 
 FAULTS = {
     "layers in partial objects": (
@@ -324,6 +343,10 @@ class Table(OrderedDict):
     "an advantage by another call of the critic": ("advantage_reversed", BASELINE.format("baseline, returns") + TRAIN),
     "a method that a target and its model share": ("gradient_into_target", FOLLOWS.format("") + TRAIN + FOLLOW),
     "plain tensors that go up": ("steps_up_gradient", TENSORS.format("0.01")),
+    "a stack of terms with their total": (
+        "gradient_counted_twice", STACKED.format('terms["error"] + terms["size"]') + TRAIN
+    ),
+    "units alike but for rounding": ("units_stay_alike", UNITS.format("fill_(0.1)  # HERE") + TRAIN),
     "a step that torch cannot differentiate": (
         "non_differentiable_op", STEP + TRAIN
     ),
@@ -400,6 +423,8 @@ for step in range(8):
         p.grad = gradients[name].detach()
     optimizer.step()
 """,
+    "a stack of three terms": STACKED.format("1e-2 * z.abs().mean()") + TRAIN,
+    "units that begin almost alike": UNITS.format("normal_(0.1, 1e-3)") + TRAIN,
     "logits in their bounds": """
 net = nn.Linear(6, 4)
 optimizer = torch.optim.Adam(net.parameters())
