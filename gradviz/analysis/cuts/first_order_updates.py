@@ -62,7 +62,8 @@ def _is_plain_gradient(call: Call) -> bool:
 
 
 def _updates_of(histories: ParameterHistories, row: int, asked: TensorUse) -> Iterator[tuple[int, TensorUse]]:
-    """The calls that move the tensor whose gradient was asked for by that gradient, perhaps times a number."""
+    """The calls that move the tensor whose gradient was asked for by that gradient, perhaps times a number,
+    or a learned rate."""
     flow, calls = histories.flow, histories.log.calls
     given = "return" + asked.place.removeprefix("input")
     waiting = [(use.tensor, 0) for use in calls[row].outputs if use.place == given and not use.requires_grad]
@@ -75,4 +76,4 @@ def _updates_of(histories: ParameterHistories, row: int, asked: TensorUse) -> It
             if name in _MOVES and moved is not None and any(use.has_grad_fn for use in call.outputs):
                 yield user, moved
             elif name in _SCALES and scales < _MAX_SCALES:
-                waiting += [(use.tensor, scales + 1) for use in call.outputs if not use.requires_grad]
+                waiting += [(use.tensor, scales + 1) for use in call.outputs]

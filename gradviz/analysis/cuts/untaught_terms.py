@@ -56,7 +56,12 @@ class _Origin(Struct, frozen=True):
 
     def spelling(self, flow: Dataflow) -> frozenset[object]:
         """The same for terms that the same lines compute with the same numbers."""
-        calls = ((row, flow.log.calls[row]) for row in self.rows)
+        made = {
+            row for each in self.rows for use in flow.log.calls[each].inputs for row in flow.producers(use.tensor, each)
+        }
+        # Zeros and ones of the shape of a result are the labels of two different terms.
+        labels = {row for row in made if flow.log.calls[row].function in TAKES_ONLY_THE_SHAPE}
+        calls = ((row, flow.log.calls[row]) for row in {*self.rows, *labels})
         return frozenset(
             (location_of_call(flow, row), call.function, *sorted(call.scalars.items())) for row, call in calls
         )
@@ -126,7 +131,7 @@ class _UntaughtTerms:
             return None
         others = list(self._losses_of(passed, backward))
         spelling = origin.spelling(self._flow)
-        if any(spelling == other.spelling(self._flow) for other in others):
+        if any(spelling == other.spelling(self._flow) for other in others if other.cuts):
             return None  # The same term teaches the other model elsewhere.
         is_shared = any(each.call_site == cut.call_site for other in others for each in other.cuts)
         return UntaughtTerm(

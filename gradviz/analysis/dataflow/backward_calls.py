@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache, partial
@@ -27,6 +28,10 @@ def starts_from_ones(flow: Dataflow, row: int) -> bool:
     return bool(values) and all(each is not None and each.minimum == each.maximum == 1 for each in values)
 
 
+_NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
+_NO_FORMULA = re.compile(r"backward through (?P<name>[\w.]+?)(?:\.default)? but no autograd formula was registered")
+
+
 class RaisedBackward(Struct, frozen=True):
     """A backward call that raised inside the engine, and whose graph was recorded."""
 
@@ -44,6 +49,19 @@ class RaisedBackward(Struct, frozen=True):
     def message(self) -> str:
         """First line of the exception's message, with its type."""
         return self.call.raised or ""
+
+    @property
+    def without_derivative(self) -> str | None:
+        """The function of torch for whose derivative there is no formula, if that is why it raised: ``heaviside``, or
+        ``_cdist_backward`` where a gradient was differentiated again."""
+        found = _NOT_IMPLEMENTED.search(self.message)
+        return None if found is None else found["name"]
+
+    @property
+    def without_formula(self) -> str | None:
+        """The operator of the program, as ``library.name``, that has no backward, if that is why it raised."""
+        found = _NO_FORMULA.search(self.message)
+        return None if found is None else found["name"]
 
 
 class BackwardCalls:

@@ -29,6 +29,7 @@ _SPELLINGS = {
     "absolute": "abs", "concatenate": "cat", "concat": "cat", "swapaxes": "transpose", "swapdims": "transpose",
     "moveaxis": "movedim", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
     "expit": "sigmoid", "_threshold": "threshold", "arccos": "acos", "vdot": "dot", "log_sigmoid": "logsigmoid",
+    "floordiv": "floor_divide", "rfloordiv": "floor_divide", "ifloordiv": "floor_divide",
 }  # fmt: skip
 """Other spellings of an operation: the methods of operators, and synonyms."""
 

@@ -1,8 +1,9 @@
 """Gradients of several batches that are added up, and never divided by their number.
 
 A program that accumulates on purpose steps under a condition, in the loop in which it calls backward: every fourth
-time, say. Or it takes one batch apart, and calls backward for each piece. Losses of several tasks, each with its own
-loop or line, are summed because their sum is meant.
+time, say. Or it takes one batch apart, and calls backward for each piece; or its names say what the loop is for:
+``for micro_step in range(accumulation_steps)``. Losses of several tasks, each with its own loop or line, are summed
+because their sum is meant.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
         if sum(flow.log.calls[row].inside is not None for row in each.of_first_step) > 1:
             continue  # a step that asks for the gradient several times
         step = each.first_step
-        if steps_sometimes(case, each.last, step) or are_pieces(flow, each.of_first_step):
+        is_known = steps_sometimes(case, each.last, step) or are_pieces(flow, each.of_first_step)
+        if is_known or _is_called_accumulation(case, each.last):
             yield Accumulating(each.last, step, each.times, each.first)
 
 
@@ -139,6 +141,37 @@ def steps_sometimes(case: Case, backward: int, step: int) -> bool:
     own, other = _indentation(case, here[shared]), _indentation(case, there[shared])
     is_loop = re.search(r"\bfor\b", case.source_line(here[shared]) or "") is not None
     return own is not None and other is not None and (other > own or (other == own and not is_loop))
+
+
+def _is_called_accumulation(case: Case, backward: int) -> bool:
+    """Whether the names in the head of the loop that calls backward, or in the lines that call this loop, speak of
+    small batches or of accumulation, and of no tasks."""
+    here, *others = _frames(case.dataflow, backward).items()
+    loop = _head_of_loop(case, here[1])
+    lines = [case.source_line(location) for location in (loop, *(each for _, each in others)) if location is not None]
+    names = " ".join([here[0][1], *(_NO_NAMES.sub(" ", each or "") for each in lines)]).lower()
+    return loop is not None and _ACCUMULATES.search(names) is not None and _OF_TASKS.search(names) is None
+
+
+_ACCUMULATES = re.compile(r"micro(?!\w*(scop|phon))|accum")
+_OF_TASKS = re.compile(r"task|meta|domain|episode|rollout")
+_NO_NAMES = re.compile(r"#.*|\"[^\"]*\"|'[^']*'")
+
+
+def _head_of_loop(case: Case, location: Location) -> Location | None:
+    """The innermost ``for`` or ``while`` above a line that is indented less."""
+    least = _indentation(case, location)
+    for line in range(location.line - 1, 0, -1):
+        above = Location(location.file, line)
+        text, own = (case.source_line(above) or "").strip(), _indentation(case, above)
+        if own is None or least is None or not text or own >= least:
+            continue
+        if re.match(r"(async )?def\b", text):
+            return None
+        if re.match(r"(async )?for\b|while\b", text):
+            return above
+        least = own
+    return None
 
 
 def _frames(flow: Dataflow, row: int) -> dict[tuple[str, str], Location]:

@@ -10,7 +10,7 @@ from math import isclose
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import location_of_call, single_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, single_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
@@ -174,9 +174,22 @@ def changes_of_gradients(flow: Dataflow) -> Iterator[tuple[int, int]]:
         call = flow.log.calls[row]
         if call.inside is None and call.kind == "operation":
             for use in call.changed:
-                leaf = flow.log.tensors[use.tensor].gradient_of
+                leaf = _leaf_of_gradient(flow, use.tensor)
                 if leaf is not None:
                     yield row, leaf
+
+
+def _leaf_of_gradient(flow: Dataflow, tensor: int) -> int | None:
+    """The leaf whose gradient a tensor is, also by another name: ``p.grad.data``."""
+    known = flow.log.tensors[tensor]
+    made = None if known.producer is None else flow.log.calls[known.producer]
+    if known.gradient_of is None and made is not None and plain_name(made.function) in _OTHER_NAMES and made.inputs:
+        return flow.log.tensors[made.inputs[0].tensor].gradient_of
+    return known.gradient_of
+
+
+_OTHER_NAMES = frozenset({"data", "detach", "view", "flatten", "ravel"})
+"""What gives the memory of a whole tensor another name."""
 
 
 def can_clip(function: str) -> bool:

@@ -87,7 +87,8 @@ def _leaves_instead(histories: ParameterHistories, copies: dict[int, int], step:
         for copy in copies.values()
     )
     found = tuple(dict.fromkeys(each for each in holders if each is not None))
-    return found if not histories.trained.intersection(found) else ()
+    follows = any(flow.changes(each, step, len(flow.log.calls)) for each in found)  # An average; it has no optimizer.
+    return found if not follows and not histories.trained.intersection(found) else ()
 
 
 def _is_live_leaf(histories: ParameterHistories, number: int) -> bool:

@@ -77,12 +77,20 @@ def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) ->
             name = plain_name(call.function)
             if name in DIFFERENCES:
                 yield from _bootstrapped(histories, backward, row, operands)
-            elif name == "mul":
+            elif name == "mul" or _is_product_of_vectors(histories.flow, name, operands):
                 yield from _weight(histories, backward, row, operands)
                 yield from _advantage(histories, backward, row, operands)
 
 
 _OPERANDS = 2
+
+
+def _is_product_of_vectors(flow: Dataflow, name: str, operands: list[TensorUse]) -> bool:
+    """Whether a call multiplies two vectors element by element, and adds up the products."""
+    return name in _SUMS_PRODUCTS and all(len(shape_of(flow, use.tensor)) == 1 for use in operands)
+
+
+_SUMS_PRODUCTS = frozenset({"dot", "vdot", "inner", "matmul", "einsum"})
 
 
 def _bootstrapped(
@@ -252,7 +260,7 @@ def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
     return frozenset()
 
 
-_CHOOSE = frozenset({"gather", "take_along_dim", "getitem", "sub"})
+_CHOOSE = frozenset({"gather", "take_along_dim", "getitem", "sub", "cross_entropy", "nll_loss"})
 """What takes the log-probability of the action that was drawn, or its distance from the mean."""
 _OF_SCORES = frozenset({"pow", "square", "sum", "log", "exp", "mean", "stack", "cat", "take_along_dim"})
 

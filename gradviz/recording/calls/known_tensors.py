@@ -29,6 +29,8 @@ from gradviz.recording.torch_access.tensors import (
 )
 
 _SWEEP_AFTER = 4_096
+_GONE = object()
+"""In place of a reference to a tensor that counted as the same, and is gone."""
 
 
 class KnownStorage:
@@ -218,7 +220,12 @@ class KnownTensors:
     def forget_dead(self) -> None:
         """Forget tensors and storages that are gone, and release their addresses."""
         for address, known in list(self._tensors.items()):
-            if known.weak.expired():
+            # Even a weak reference to what a transform has wrapped around a tensor keeps that tensor.
+            if address != known.address and known.gathered not in (None, _GONE) and known.gathered.expired():
+                del self._tensors[address]
+                known.gathered = _GONE
+        for address, known in list(self._tensors.items()):
+            if known.weak is None or known.weak.expired():
                 del self._tensors[address]
                 known.weak = known.address = None
         for address, storage in list(self._storages.items()):

@@ -462,13 +462,22 @@ def _compare_values(known: KnownTensor, tensor: torch.Tensor) -> None:
 
 
 def _has_equal_units(tensor: torch.Tensor) -> bool:
-    """Whether all rows, or all columns, are the same; those of most parameters are not, and the first two tell."""
+    """Whether all rows, or all columns, are the same but for rounding; those of most parameters are not, and the first
+    two tell."""
     return tensor.dim() > 1 and any(
         tensor.shape[axis] > 1
-        and torch.equal(tensor.select(axis, 0), tensor.select(axis, 1))
-        and bool((tensor == tensor.narrow(axis, 0, 1)).all())
+        and _are_close(tensor.narrow(axis, 1, 1), tensor.narrow(axis, 0, 1))
+        and _are_close(tensor, tensor.narrow(axis, 0, 1))
         for axis in (0, 1)
     )
+
+
+def _are_close(units: torch.Tensor, unit: torch.Tensor) -> bool:
+    """Sums over a batch are rounded in another way in each row of a matrix."""
+    return bool(((units - unit).abs() <= _ROUNDING * unit.abs().max()).all())
+
+
+_ROUNDING = 1e-5
 
 
 def _plain_use(writer: CallWriter, tensor: torch.Tensor, position: str, row: Row) -> RowUse:

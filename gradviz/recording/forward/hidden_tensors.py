@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from gradviz.recording.forward.module_tree import modules_inside
-from gradviz.recording.forward.tensors_in_containers import MAX_DEPTH, MAX_ELEMENTS
+from gradviz.recording.forward.tensors_in_containers import MAX_DEPTH, MAX_ELEMENTS, closure_variables
 from gradviz.recording.torch_access.distributed.sharded_parameters import is_flat_parameter
 from gradviz.recording.torch_access.modules import own_parameters
 
@@ -19,7 +23,8 @@ def hidden_tensors(module: torch.nn.Module, path: str) -> Iterator[tuple[str, to
     """Leaves that require grad in attributes of the module that ``parameters()`` does not search, with their names.
 
     They are in plain lists and dicts, or in modules inside these, or in objects of the program's own classes, such as
-    dataclasses. Attributes are read from ``vars()``: reading must not run code of the user.
+    dataclasses, or in functions that keep them: a ``partial()``, a closure, the bound method of a layer. Attributes
+    are read from ``vars()``: reading must not run code of the user.
     """
     program = type(module).__module__.partition(".")[0]
     for attribute, value in list(vars(module).items()):
@@ -49,14 +54,37 @@ def _tensors_in(value: Any, name: str, program: str) -> Iterator[tuple[str, torc
                 yield from (
                     (f"{path}.{own}", tensor) for own, tensor in own_parameters(inner).items() if tensor is not None
                 )
-        elif kind in (list, tuple, dict) and depth < MAX_DEPTH:
+        elif issubclass(kind, (list, tuple, dict, deque)) and depth < MAX_DEPTH:
             seen.add(id(each))
-            pairs = list(each.items() if kind is dict else enumerate(each))[:MAX_ELEMENTS]
+            pairs = list(islice(_elements_of(each), MAX_ELEMENTS))
             waiting.extend((f"{index}[{key!r}]", inner, depth + 1) for key, inner in reversed(pairs))
+        elif depth < MAX_DEPTH and kind in (partial, FunctionType, MethodType):
+            seen.add(id(each))
+            waiting.extend((f"{index}{own}", inner, depth + 1) for own, inner in reversed(_kept_by_function(each)))
         elif depth < MAX_DEPTH and _is_plain_object(each, program):
             seen.add(id(each))
             attributes = list(vars(each).items())[:MAX_ELEMENTS]
             waiting.extend((f"{index}.{own}", inner, depth + 1) for own, inner in reversed(attributes))
+
+
+def _elements_of(container: Any) -> Iterator[tuple[Any, Any]]:
+    """The elements of a list or dict with their keys, read without code of its own class."""
+    kind = type(container)
+    if issubclass(kind, dict):
+        return iter(dict.items(container))
+    read = next(each for each in (list, tuple, deque) if issubclass(kind, each))
+    return enumerate(read.__iter__(container))
+
+
+def _kept_by_function(function: Any) -> list[tuple[str, Any]]:
+    """What something that is called holds, with what to write behind its own name to get there."""
+    if type(function) is partial:
+        keywords = ((f".keywords[{key!r}]", inner) for key, inner in function.keywords.items())
+        arguments = ((f".args[{at}]", inner) for at, inner in enumerate(function.args))
+        return [*arguments, *keywords, (".func", function.func)]
+    if type(function) is MethodType:
+        return [(".__self__", function.__self__)]
+    return [(f".{name}", inner) for name, inner in closure_variables(function)]
 
 
 def _is_plain_object(value: Any, program: str) -> bool:

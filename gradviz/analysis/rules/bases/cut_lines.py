@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
@@ -78,7 +80,7 @@ def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
     makers = [flow.newest_producer(tensor, found.cut.call) for tensor in found.cut.live_inputs]
     if not makers or any(maker is None or _calls_for(flow, maker, own) for maker in makers):
         return None
-    if not _only_hands_on(flow, own):
+    if not _only_hands_on(flow, own) or _keeps(case.source_line(Location(own.file, own.line))):
         return None
     name = function_of(own).rpartition(".")[2]
     return BetterLine(
@@ -87,6 +89,11 @@ def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
         f"use the tensor itself here, without {name}(); if a log or a cache needs it without a history, give "
         f"{name}() only what the loss does not use",
     )
+
+
+def _keeps(text: str | None) -> bool:
+    """Whether a line keeps its result in an attribute, where others read it."""
+    return text is not None and re.match(r"\s*\w+(\.\w+)+ *=[^=]", text) is not None
 
 
 _BY_CALLS = ("detach", "data", "value", "numpy")

@@ -43,7 +43,7 @@ class Detached(CutRule):
 
     code = "GV101"
     name = "detached"
-    yields_to = ("copied_onto_itself",)
+    yields_to = ("copied_onto_itself", "straight_through_reversed")
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         return f".{short_name(flow.log.calls[found.cut.call].function)}()"

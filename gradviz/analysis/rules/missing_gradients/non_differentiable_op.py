@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.backward_calls import RaisedBackward
-from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_that_takes_chosen
@@ -23,8 +22,8 @@ class NonDifferentiableOp(CutRule):
     -------------
     ``argmax``, ``argsort``, comparisons, ``sample()`` and others whose results have no ``grad_fn``, where the result is
     used in the loss and some trained tensors have no other path to it. It does not report predictions for a metric:
-    there no tensor loses its gradient. Also operations without a derivative through which ``backward()`` raises, as
-    ``//``, and custom operators without ``register_autograd``.
+    there no tensor loses its gradient. Also ``heaviside``, ``//`` and others that only raise in
+    ``backward()``, and operators of the program without ``register_autograd()``.
 
     Why it matters
     --------------
@@ -54,31 +53,32 @@ class NonDifferentiableOp(CutRule):
 
     code = "GV107"
     name = "non_differentiable_op"
-    yields_to = ("stale_optimizer_params", "function_hides_parameter", "routed_without_weight")
+    yields_to = (
+        "stale_optimizer_params", "function_hides_parameter", "routed_without_weight", "straight_through_reversed",
+    )  # fmt: skip
 
     def check(self, case: Case) -> Iterator[Finding]:
         yield from super().check(case)
         for failed in case.backward_calls.raised:
-            missing = _DERIVATIVE.search(failed.message)
-            operator = _FORMULA.search(failed.message)
-            if missing is not None and not missing["name"].endswith("_backward"):
-                yield self._refused(case, failed, missing["name"].strip("_"), _SMOOTH)
-            elif operator is not None:
-                yield self._refused(case, failed, operator["name"], _REGISTER)
+            name, operator = failed.without_derivative, failed.without_formula
+            if operator is not None:
+                yield self._refused(case, failed, operator, _REGISTER)
+            elif name is not None and "backward" not in name:
+                yield self._refused(case, failed, name, _SMOOTH)
 
     def _refused(self, case: Case, failed: RaisedBackward, name: str, fix: str) -> Finding:
+        """An operation such as ``heaviside``, whose node in the graph only raises."""
+        rows = [row for row, call in calls_named(case.dataflow, (name,)) if call.live_inputs]
         raised_at = case.location_of_backward(failed.graph)
-        node = failed.node
+        made = None if failed.node is None else case.location_of(failed.graph, failed.node.id)
         return self.finding(
-            f"{name} has no derivative, and the loss is computed through it",
+            f"{name} has no derivative in torch, so backward() raises where it comes to it",
             symptom="raises",
-            why="torch records the call, and backward() raises when it comes there",
+            why="its result requires grad, as that of any operation, but torch knows no formula for its gradient",
             fix=fix,
-            location=raised_at if node is None else case.location_of(failed.graph, node.id) or raised_at,
+            location=location_of_call(case.dataflow, rows[-1]) if rows else made or raised_at,
             symptom_location=raised_at,
-            op=None if node is None else node.name,
             tensors=failed.waiting,
-            nodes=() if node is None else case.nodes_in(failed.graph, (node.id,)),
             evidence={"raised": failed.message},
         )
 
@@ -106,11 +106,9 @@ class NonDifferentiableOp(CutRule):
         return line_that_takes_chosen(case, found)
 
 
-_DERIVATIVE = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
-_FORMULA = re.compile(r"backward through (?P<name>[\w.]+?)(?:\.default)? but no autograd formula was registered")
 _SMOOTH = (
-    "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
-    "rsample() for sample()), or a straight-through estimate"
+    "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, rsample() for "
+    "sample()), or a straight-through estimate"
 )
 _REGISTER = "give the operator a backward with register_autograd(), or compute it with functions of torch"
 

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS, RECURRENT_LAY
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.numbers.gradient_origins import state_of
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sequences.states_cut import StateCut, states_cut
+from gradviz.analysis.rules.bases.sequences.states_cut import StateCut, acts_between, is_compared, states_cut
 from gradviz.graph.call_log import Call
 
 
@@ -23,7 +23,8 @@ class StateCutEachStep(Rule):
     What it finds
     -------------
     A cell (``LSTMCell``, ``GRUCell``, ``RNNCell``, or a layer called for one time step at a time) that gets its own
-    last state without its history each time, so that only its last call has a gradient. Also a state of any formula
+    last state without its history each time, so that only its last call has a gradient, or each call one of its own
+    loss. Also a state of any formula
     that is cut off before each of several time steps, whose losses are added for one backward call, or of which the
     loss uses the last: the same weights take it once in each step, and nothing else connects the steps.
 
@@ -84,6 +85,9 @@ class StateCutEachStep(Rule):
                 if live == rows[-1:] and location not in told:
                     told.add(location)
                     yield self._finding(case, rows, known[-1])
+                elif live == rows and location not in told and _is_for_one_loss(case, rows, known):
+                    told.add(location)
+                    yield self._of_each_step(case, StateCut(known[-1], rows[-1], len(rows), is_last=False))
             for found in states_cut(case, backward):
                 location = location_of_call(case.dataflow, found.cut)
                 if location not in told:
@@ -128,6 +132,18 @@ class StateCutEachStep(Rule):
 _CUTS = frozenset({"detach", "data", "clone"})
 _MIN_CUTS = 2
 _MAX_FOLLOWED = 3
+
+
+def _is_for_one_loss(case: Case, rows: list[int], cuts: list[int]) -> bool:
+    """Whether the steps, whose losses one backward call takes, are those of a training, as far as it can be known: no
+    actions are drawn between them, and the state itself is no prediction."""
+    flow = case.dataflow
+    states = ((flow.log.calls[cut].inputs[0].tensor, cut) for cut in cuts)
+    is_prediction = any(is_compared(flow, *state) for state in states)
+    return len(cuts) >= _MIN_STEPS and not acts_between(flow, rows[0], rows[-1]) and not is_prediction
+
+
+_MIN_STEPS = 4
 
 
 def _is_time_step(case: Case, call: Call) -> bool:

@@ -23,10 +23,10 @@ class StraightThroughReversed(Rule):
     What it finds
     -------------
     ``q + (x - q).detach()``, where ``q`` was computed from ``x`` by an operation without a derivative (the nearest
-    code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``. So is it where the
-    difference is taken under ``no_grad()``, or of two detached tensors. Also
-    ``x + q - x`` without ``detach()``, where the gradient of ``x`` cancels out, and ``x + (y - x).detach()`` with
-    ``y = x * 0.1``, whose value is scaled and whose gradient is not, where the gradient should have been.
+    code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``, or nowhere. So is it
+    where the difference is taken under ``no_grad()``, or of two detached tensors. Also ``x + q - x`` without
+    ``detach()``, where the gradient of ``x`` cancels out, and ``x + (y - x).detach()`` with ``y = x * 0.1``, whose
+    value is scaled and whose gradient is not, where the gradient should have been.
 
     Why it matters
     --------------
@@ -77,13 +77,13 @@ class StraightThroughReversed(Rule):
             name = plain_name(call.function)
             if len(call.inputs) != _BOTH or location_of_call(flow, row) in told:
                 continue
-            live, rest = call.inputs if call.inputs[0].requires_grad else reversed(call.inputs)
+            live, rest = call.inputs if _is_chosen_first(flow, call, row) else reversed(call.inputs)
             kept = _kept_value(flow, live, rest, row, is_subtracted=name == "sub")
             if kept is not None and flow.has_step_after(row) and (factor := _scaled_by(flow, kept, live.tensor, row)):
                 scaled[call.call_site].append((row, live.tensor, factor))
             elif kept is not None and flow.has_step_after(row) and _is_chosen_by(flow, live.tensor, kept, row):
                 told.add(location_of_call(flow, row))
-                yield self._finding(case, row, live.tensor, kept)
+                yield self._finding(case, row, live, kept)
             cancelled = _cancelled(flow, row, call)
             if cancelled is not None and flow.has_step_after(row) and _is_chosen_by(flow, *cancelled, row):
                 cancelling[location_of_call(flow, row)].append((row, *cancelled))
@@ -122,21 +122,36 @@ class StraightThroughReversed(Rule):
             tensors=names_of(case.dataflow, sorted(leaves & case.histories.trained)),
         )
 
-    def _finding(self, case: Case, row: int, live: int, kept: int) -> Finding:
+    def _finding(self, case: Case, row: int, live: TensorUse, kept: int) -> Finding:
         flow = case.dataflow
-        made = flow.newest_producer(live, row)
+        made = flow.newest_producer(live.tensor, row)
         location = location_of_call(flow, row)
         chosen = None if made is None else location_of_call(flow, made)
         return self.finding(
             f"the straight-through is turned round: its value is that of {case.tensor_name(kept)}, and its gradient "
-            f"goes to {case.tensor_name(live)}, which was chosen or rounded from it",
-            symptom="grad_wrong",
+            f"goes to {case.tensor_name(live.tensor)}, which was chosen or rounded from it"
+            + ("" if live.requires_grad else " and has none to pass on"),
+            symptom="grad_wrong" if live.requires_grad else "grad_none",
             why="what follows is trained on values that were never chosen or rounded, and what comes before gets no "
             "gradient from it",
             fix="exchange the two: x + (q - x).detach(), with q = f(x)",
             location=location,
             symptom_location=chosen if chosen != location else None,
+            # Where both sides are cut off, those that tell of the cuts tell no more.
+            tensors=()
+            if live.requires_grad
+            else names_of(flow, sorted(_leaves(case, kept, row) & case.histories.trained)),
         )
+
+
+def _is_chosen_first(flow: Dataflow, call: Call, row: int) -> bool:
+    """Whether ``q`` is the first operand of ``q + (x - q).detach()``: it requires grad, or both have no gradient and
+    the other one was cut off."""
+    first, second = call.inputs
+    if first.requires_grad or second.requires_grad:
+        return first.requires_grad
+    made = flow.newest_producer(second.tensor, row)
+    return made is not None and _is_cut(flow.log.calls[made])
 
 
 def _leaves(case: Case, live: int, row: int) -> frozenset[int]:
@@ -167,8 +182,8 @@ _WITHOUT_DERIVATIVE = frozenset({
 
 
 def _kept_value(flow: Dataflow, live: TensorUse, rest: TensorUse, row: int, *, is_subtracted: bool) -> int | None:
-    """``x`` of ``q + (x - q).detach()`` or of ``q - (q - x).detach()``, if both need a gradient."""
-    if not live.requires_grad or rest.requires_grad:
+    """``x`` of ``q + (x - q).detach()`` or of ``q - (q - x).detach()``, if ``x`` needs a gradient."""
+    if rest.requires_grad:
         return None
     apart = flow.newest_producer(rest.tensor, row)
     if apart is not None and _is_cut(flow.log.calls[apart]):

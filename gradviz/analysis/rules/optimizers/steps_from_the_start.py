@@ -19,10 +19,10 @@ class StepsFromTheStart(Rule):
 
     What it finds
     -------------
-    Three or more steps of a line in a row, as in the inner loop of meta-learning: the gradient is that of the last
-    result, and it is subtracted from the tensor before the first step. A step that is corrected once, as in
-    extragradient methods, is left alone. Also steps of which each begins at the same tensor, with the gradient of that
-    tensor, where nothing ever uses the results of most of them.
+    Three or more steps of a line in a row, as in the inner loop of meta-learning or in an attack: the gradient is that
+    of the last result, perhaps clamped, and it is subtracted from the tensor before the first step. A step that is
+    corrected once, as in extragradient methods, is left alone. Also steps of which each begins at the same tensor, with
+    the gradient of that tensor, where nothing ever uses the results of most of them.
 
     Why it matters
     --------------
@@ -133,7 +133,7 @@ def _steps(flow: Dataflow) -> Iterator[_Step]:
             if found is None:
                 continue
             number, base, result = found
-            before, site = made.get(flow.memory_of(of.tensor)), flow.log.calls[number].call_site
+            before, site = _step_behind(flow, of.tensor, row, made), flow.log.calls[number].call_site
             is_restart = before is not None and flow.log.calls[before.call].call_site == site
             restarts = 0
             if before is not None and is_restart and flow.memory_of(before.base) == flow.memory_of(base):
@@ -141,6 +141,28 @@ def _steps(flow: Dataflow) -> Iterator[_Step]:
             step = _Step(number, base, result, restarts)
             made[flow.memory_of(result)] = step
             yield step
+
+
+def _step_behind(flow: Dataflow, tensor: int, row: int, made: dict[int, _Step]) -> _Step | None:
+    """The step that made a tensor, perhaps moved back into its bounds, as an attack does after each of its steps."""
+    waiting, looked = [(tensor, row)], 0
+    while waiting and looked < _CALLS_BEHIND:
+        given, before = waiting.pop()
+        found, looked = made.get(flow.memory_of(given)), looked + 1
+        if found is not None:
+            return found
+        number = flow.newest_producer(given, before)
+        call = None if number is None else flow.log.calls[number]
+        if number is not None and call is not None and plain_name(call.function) in _BOUNDS:
+            waiting += [(use.tensor, number) for use in call.inputs]
+    return None
+
+
+_CALLS_BEHIND = 12
+_BOUNDS = frozenset({
+    "clamp", "clip", "clamp_min", "clamp_max", "minimum", "maximum", "min", "max", "add", "sub", "where", "detach",
+    "clone", "requires_grad", "data",
+})  # fmt: skip
 
 
 def _never_used(flow: Dataflow, steps: list[_Step]) -> list[_Step]:

@@ -24,8 +24,8 @@ class StepsUpGradient(Rule):
     -------------
     Parameters that only the program itself changes, by adding a positive multiple of their gradient, or of a momentum
     of it, at every step (``add_``, ``addcdiv_``, calls of whole lists, or new tensors that take the place of the old
-    ones); where the loss is an error that should get smaller. Also ``maximize=True`` of the only optimizer, with such a
-    loss.
+    ones); where the loss is an error that should get smaller. Likewise all the tensors of a program without modules.
+    Also ``maximize=True`` of the only optimizer, with such a loss.
 
     Why it matters
     --------------
@@ -63,13 +63,18 @@ class StepsUpGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, histories = case.dataflow, case.histories
         found: dict[int, int] = {}
+        is_all = _has_only_tensors(case)
         for tensor, events in case.gradient_events.events.items():
             to_itself = set(flow.data_assignments.get(tensor, ())).difference(flow.data_replacements(tensor))
             steps = [row for row, kind in events if kind == "step" and row not in to_itself]
             by_hand = [row for row in steps if flow.log.calls[row].kind == "operation"]
-            is_only = len(by_hand) == len(steps) >= _MIN_STEPS and histories.tensor(tensor).role == "parameter"
+            is_only = len(by_hand) == len(steps) >= _MIN_STEPS and (
+                histories.tensor(tensor).role == "parameter" or is_all
+            )
             if is_only and all(goes_up_gradient(case, tensor, row) for row in by_hand):
                 found[tensor] = by_hand[0]
+        if is_all and len(found) < len(case.gradient_events.events):
+            found = {}  # What goes up beside others may be an input.
         if found and not is_on_purpose(case) and _lowers_errors(case, min(found.values())):
             yield self.finding(
                 f"the steps by hand add the gradient of {histories.together(sorted(found))}: the loss is an error, and "
@@ -130,6 +135,12 @@ class StepsUpGradient(Rule):
 
 
 _MIN_STEPS = 2
+
+
+def _has_only_tensors(case: Case) -> bool:
+    """Whether a program without modules trains several tensors."""
+    is_of_modules = any(each.role == "parameter" for each in case.dataflow.log.tensors)
+    return not is_of_modules and len(case.gradient_events.events) > 1
 
 
 def _lowers_errors(case: Case, before: int) -> bool:

@@ -111,7 +111,7 @@ class PlainTensor(Rule):
             if made is not None and uses_as_noise(case, made):
                 continue
             if all(_meets_trained_values(case, tensor, row) for row in rows[:_MIN_STEPS]):
-                finding = self._finding(case, tensor, name, rows[0])
+                finding = self._finding(case, tensor, name, rows[-1])  # The first may be in `__init__`, too.
                 if (name, finding.location) not in told:  # A dict or a list has several.
                     told.add((name, finding.location))
                     yield finding

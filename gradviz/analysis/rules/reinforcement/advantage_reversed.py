@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.computed_alike import twins
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import (
@@ -26,7 +27,8 @@ class AdvantageReversed(Rule):
     What it finds
     -------------
     A loss that subtracts log-probabilities of actions, times ``value - target`` without a gradient, or adds cross
-    entropies of actions that are weighed so, where the same ``value`` is fitted to the same ``target`` by an error.
+    entropies of actions that are weighed so, where the same ``value``, or the same network called once more, is fitted
+    to the same ``target`` by an error.
 
     Why it matters
     --------------
@@ -75,7 +77,7 @@ class AdvantageReversed(Rule):
             for use in flow.log.calls[backward].roots:
                 for term in signed_terms(flow, backward, use.tensor):
                     found = _difference_as_weight(flow, term)
-                    if found is None or found[1] not in fitted:
+                    if found is None or not _is_fitted(flow, *found, fitted):
                         continue
                     row, _ = found
                     if flow.log.calls[row].call_site not in told:
@@ -93,6 +95,14 @@ class AdvantageReversed(Rule):
             location=location,
             symptom_location=loss,
         )
+
+
+def _is_fitted(flow: Dataflow, row: int, sides: tuple[int, int], fitted: set[tuple[int, int]]) -> bool:
+    """Whether an error fits the first side of a difference to the second, or what was computed like the first."""
+    if sides in fitted:
+        return True
+    values = [value for value, target in fitted if target == sides[1]]
+    return any(twins(flow, (sides[0], row), (value, len(flow.log.calls))) is not None for value in values)
 
 
 _BOTH = 2

@@ -194,7 +194,7 @@ def _line_that_discards(case: Case, copies: dict[int, int]) -> Location | None:
     return None
 
 
-_JOINS = frozenset({"cat", "stack", "clone", "mul", "lerp", "add"})
+_JOINS = frozenset({"cat", "stack", "clone", "deepcopy", "mul", "lerp", "add"})
 _MIXES = frozenset({"lerp", "mul", "add", "sub", "copy"})
 _MOST_MIXED = 8
 
@@ -208,7 +208,8 @@ def _line_that_mixes_a_copy(case: Case, copies: dict[int, int]) -> Location | No
     while waiting and len(seen) < _MAX_CALLS:
         row, given = waiting.pop(0)
         call = flow.lists.single(row, given)
-        if row in seen or call.kind != "operation" or call.grad_mode == "enabled" or not call.outputs:
+        is_recorded = call.grad_mode == "enabled" and any(use.requires_grad for use in call.outputs)
+        if row in seen or call.kind != "operation" or is_recorded or not call.outputs:
             continue
         seen.add(row)
         name, made = plain_name(call.function), call.outputs[0].tensor

@@ -21,7 +21,8 @@ class AccumulationUndivided(Rule):
     A loop that calls ``backward()`` each time and steps only sometimes, or calls it for each piece of one batch, where
     the loss is a mean over its rows, and neither the loss nor the gradients are divided; also where the program adds up
     what ``grad()`` returns for the pieces, and assigns the sum to ``.grad``. Losses that are sums over the batch are
-    left alone, and so are loops over tasks inside of a step.
+    left alone, and so are loops over tasks inside of a step. A loop inside of a step is known to accumulate by its
+    names: ``for micro_step in range(accumulation_steps)``.
 
     Why it matters
     --------------

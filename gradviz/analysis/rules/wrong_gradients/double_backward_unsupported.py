@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -16,7 +15,6 @@ from gradviz.graph.traversal import ancestor_nodes
 
 _TWICE = "marked with @once_differentiable"
 _COMPILED = "does not currently support double backward"
-_NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+_backward)'? is not implemented")
 
 
 class DoubleBackwardUnsupported(Rule):
@@ -97,8 +95,8 @@ class DoubleBackwardUnsupported(Rule):
                         break
             elif _COMPILED in failed.message:
                 yield self._of_compiled(case, failed)
-            elif found := _NOT_IMPLEMENTED.search(failed.message):
-                yield self._of_operation(case, failed, found["name"])
+            elif (name := failed.without_derivative) is not None and "backward" in name:
+                yield self._of_operation(case, failed, name)
 
     def _of_custom(self, case: Case, failed: RaisedBackward, number: int, custom: CustomCall) -> Finding:
         return self.finding(

@@ -12,14 +12,17 @@ from gradviz.analysis.dataflow.call_words import (
     line_outside_modules,
     line_that_gave,
     location_of_call,
+    plain_name,
 )
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies, is_anchor
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.targets.imitated_targets import Imitated, imitated_targets
+from gradviz.graph.model import CallSite
 
 
 class GradientIntoTarget(Rule):
@@ -171,7 +174,7 @@ class GradientIntoTarget(Rule):
     def _finding(self, histories: ParameterHistories, targets: list[int], backward: int, words: str) -> Finding:
         flow = histories.flow
         uses = [row for row in histories.forward_uses(targets[0]) if row < backward and _is_live(histories, row)]
-        here = line_outside_modules(flow, uses[-1]) if uses else None
+        here = _line_of_use(histories, uses[-1]) if uses else None
         return self.finding(
             f"{histories.together(targets)} {'gets' if len(targets) == 1 else 'get'} gradients from the loss, but "
             f"{words}: they belong to a target",
@@ -184,6 +187,19 @@ class GradientIntoTarget(Rule):
             tensors=names_of(flow, targets),
             evidence={"parameters": len(targets)},
         )
+
+
+def _line_of_use(histories: ParameterHistories, row: int) -> CallSite | None:
+    """The line that computes with a target outside of its modules; where the trained model runs it, too, as a method
+    does that both have, the line that calls it for the target."""
+    flow = histories.flow
+    here = line_outside_modules(flow, row)
+    since = flow.step_before(row)
+    for leaf in histories.trained if here is not None else ():
+        for used in histories.forward_uses(leaf, since):
+            if used != row and location_of_line(line_outside_modules(flow, used)) == location_of_line(here):
+                return line_apart(flow, row, used)
+    return here
 
 
 def _line_of_target(case: Case, target: OwnTarget) -> Location | None:
@@ -211,14 +227,25 @@ def _follows_trained(histories: ParameterHistories, leaf: int) -> bool:
 
 
 def _is_of_trained(histories: ParameterHistories, tensor: int, before: int) -> bool:
-    """Whether a tensor is a trained parameter, shares its memory, or was computed from one by a call just before."""
-    flow, calls = histories.flow, histories.log.calls
-    if not histories.trained.isdisjoint(flow.sharing_memory(tensor)):
-        return True
-    made = flow.producers(tensor, before)[-1:]
-    return any(
-        not histories.trained.isdisjoint(flow.sharing_memory(use.tensor)) for row in made for use in calls[row].inputs
-    )
+    """Whether a tensor is a trained parameter, shares its memory, or was computed from one by calls just before, as
+    ``0.99 * old + 0.01 * new``."""
+    flow = histories.flow
+    waiting, looked = [(tensor, before, 0)], 0
+    while waiting and looked < _MAX_LOOKED:
+        given, row, depth = waiting.pop(0)
+        looked += 1
+        if not histories.trained.isdisjoint(flow.sharing_memory(given)):
+            return True
+        made = flow.newest_producer(given, row)
+        is_average = depth == 0 or (made is not None and plain_name(histories.log.calls[made].function) in _AVERAGES)
+        if made is not None and depth < _MAX_DEPTH and is_average:
+            waiting += [(use.tensor, made, depth + 1) for use in histories.log.calls[made].inputs]
+    return False
+
+
+_AVERAGES = frozenset({"add", "sub", "mul", "div", "lerp", "clone", "detach", "data"})
+_MAX_DEPTH = 3
+_MAX_LOOKED = 12
 
 
 def _is_live(histories: ParameterHistories, row: int) -> bool:

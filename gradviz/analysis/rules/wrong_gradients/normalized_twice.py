@@ -160,12 +160,16 @@ def _maker_of(case: Case, row: int, call: Call, mistake: WrongInput) -> int | No
     """The call that made what the mistake is about, if it is one of those that it names."""
     if not call.inputs or not call.inputs[0].requires_grad:
         return None
-    made = value_maker(case.dataflow, call.inputs[0].tensor, row)
+    made = value_maker(case.dataflow, call.inputs[0].tensor, row, through=_BOUNDS)
     if made is None:
         return None
     is_softmax = "softmax" in mistake.makers and axis_of_probabilities(case.dataflow, *made) is not None
     is_other = "sigmoid" in mistake.makers and _is_sigmoid(case.dataflow, *made)
     return made[0] if is_softmax or is_other or plain_name(made[1].function) in mistake.makers else None
+
+
+_BOUNDS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "nan_to_num"})
+"""What probabilities may go through before a logarithm that is not there."""
 
 
 def _is_sigmoid(flow: Dataflow, row: int, call: Call) -> bool:

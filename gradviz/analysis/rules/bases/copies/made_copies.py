@@ -12,7 +12,7 @@ from gradviz.graph.call_log import Call, TensorUse
 BROADCAST = frozenset({"add", "mul", "sub", "addcmul"})
 """They copy the smaller of two tensors: samples of a distribution are made so."""
 LAY_OUT = frozenset({"repeat", "tile", "expand", "expand_as", "broadcast_to", "repeat_interleave"})
-COUNT_OFF = frozenset({"remainder", "fmod", "mod", "floor_divide", "floordiv"})
+COUNT_OFF = frozenset({"remainder", "fmod", "mod", "floor_divide"})
 """They make the numbers of copied samples of all numbers in order: ``arange(n * g) % n``, ``arange(n * g) // g``."""
 VIEWS = frozenset({"view", "reshape", "flatten"})
 """They join an axis of samples and one of two copies, as a data set returns them, to rows."""

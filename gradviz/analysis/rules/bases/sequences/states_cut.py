@@ -72,8 +72,8 @@ def states_cut(case: Case, backward: int) -> Iterator[StateCut]:
             lines[cut.call_site].append(cut)
     for cuts in lines.values():
         if _MIN_CUTS <= len(cuts) <= _MAX_CUTS and len(shape_of(flow, cuts[0].live_inputs[0])) == _RANK:
-            if any(plain_name(call.function) in _DRAWS for call in flow.log.calls[cuts[0].call : cuts[-1].call]):
-                continue  # What a program acts by: it learns from steps that it has already made.
+            if acts_between(flow, cuts[0].call, cuts[-1].call):
+                continue
             steps = [_step_between(case, cuts[:number], *pair, backward) for number, pair in enumerate(pairwise(cuts))]
             known = [each for each in steps if each is not None]
             if len(known) < len(steps) or len({each.weights for each in known}) != 1:
@@ -81,6 +81,11 @@ def states_cut(case: Case, backward: int) -> Iterator[StateCut]:
             is_last = not any(each.is_reached for each in known) and _goes_through_a_sequence(known)
             if all(each.is_reached for each in known) or (is_last and _is_used(case, cuts[-1], backward)):
                 yield StateCut(cuts[-1].call, known[-1].used, len(cuts), is_last)
+
+
+def acts_between(flow: Dataflow, first: int, last: int) -> bool:
+    """Whether a program draws actions by the states: then it learns from steps that it has already made."""
+    return any(plain_name(call.function) in _DRAWS for call in flow.log.calls[first:last])
 
 
 def _step_between(case: Case, earlier: list[Cut], one: Cut, other: Cut, backward: int) -> _TimeStep | None:
@@ -103,7 +108,7 @@ def _step_between(case: Case, earlier: list[Cut], one: Cut, other: Cut, backward
                 taken.append(row)
                 weights.update(live)
     is_once = bool(weights) and max(weights.values()) == 1
-    if not is_once or following not in of_state or _is_compared(flow, other):
+    if not is_once or following not in of_state or is_compared(flow, other.live_inputs[0], other.call):
         return None
     is_reached = not case.backward_calls.reached(backward).members.isdisjoint(rows)
     return _TimeStep(taken[0], frozenset(weights), is_reached, frozenset(_parts_taken(flow, rows)))
@@ -153,9 +158,9 @@ def _is_from_before(flow: Dataflow, row: int, before: set[int], last: int) -> bo
     return False
 
 
-def _is_compared(flow: Dataflow, cut: Cut) -> bool:
-    """Whether the state itself goes into an error or a loss."""
-    waiting, count = [(cut.live_inputs[0], flow.newest_producer(cut.live_inputs[0], cut.call) or 0)], 0
+def is_compared(flow: Dataflow, state: int, cut: int) -> bool:
+    """Whether the state that a call cuts off goes into an error or a loss itself."""
+    waiting, count = [(state, flow.newest_producer(state, cut) or 0)], 0
     while waiting and count < _MAX_FOLLOWED:
         tensor, after = waiting.pop()
         for row in flow.users(tensor, after):
@@ -163,6 +168,6 @@ def _is_compared(flow: Dataflow, cut: Cut) -> bool:
             name = plain_name(call.function)
             if name in _COMPARES:
                 return True
-            if name in _JOINS and row != cut.call and call.outputs:
+            if name in _JOINS and row != cut and call.outputs:
                 waiting.append((call.outputs[0].tensor, row))
     return False

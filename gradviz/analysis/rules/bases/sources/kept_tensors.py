@@ -12,9 +12,12 @@
 ...         self.layers = Own(randn(3))
 ...         first = randn(3)
 ...         self.pair = (first, 2)
+...         for name, n in {"low": 2, "high": 3}.items():
+...             setattr(self, name, randn(n))
+...         self.left, self.right = randn(2), randn(2)
 ... '''.splitlines(), start=1)))
->>> [attribute_that_keeps(tree, line) for line in (3, 5, 8, 10, 11)]
-['scale', 'gains', 'tables', None, 'pair']
+>>> [attribute_that_keeps(tree, line) for line in (3, 5, 8, 10, 11, 14, 15)]
+['scale', 'gains', 'tables', None, 'pair', 'low', 'left']
 """
 
 from __future__ import annotations
@@ -39,16 +42,40 @@ def attribute_that_keeps(tree: SourceTree, line: int) -> str | None:
     a parameter."""
     statement = tree.statement_at(line)
     holder = _holder(statement) if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr)) else None
+    if isinstance(statement, ast.Expr) and called_name(statement.value) in _SETS:
+        return _attribute_set(tree, statement.value)
     if isinstance(holder, ast.Name):
         return _attribute_of(tree, holder)
     return holder.attr if holder is not None and last_name(holder.value) == "self" else None
 
 
+def _attribute_set(tree: SourceTree, call: ast.expr) -> str | None:
+    """The attribute that ``setattr(self, name, value)`` sets; of a loop over names, the first one."""
+    if not isinstance(call, ast.Call) or len(call.args) != _OF_SETATTR or not _is_plain(call.args[2]):
+        return None
+    names = [each for each in ast.walk(call.args[1]) if isinstance(each, (ast.Name, ast.Constant))]
+    if last_name(call.args[0]) != "self" or not names:
+        return None
+    given = [each.iter for each in tree.loops_around(call) if isinstance(each, ast.For)]
+    values = (
+        each.value for value in (call.args[1], *given) for each in ast.walk(value) if isinstance(each, ast.Constant)
+    )
+    return next((value for value in values if isinstance(value, str) and value.isidentifier()), None)
+
+
+_SETS = frozenset({"setattr", "__setattr__"})
+_OF_SETATTR = 3
+
+
 def _holder(statement: ast.stmt) -> ast.Name | ast.Attribute | None:
     """The variable that a statement sets, or in whose dict or list it puts something."""
     target: ast.expr | None = None
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and _is_plain(statement.value):
+    if isinstance(statement, ast.Assign) and _is_plain(statement.value):
         target = statement.targets[0]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            pairs = zip(target.elts, statement.value.elts, strict=False)
+            # One line makes all of them, so the first that is computed stands for all.
+            target = next((each for each, value in pairs if isinstance(value, (ast.Call, ast.BinOp))), None)
     elif isinstance(statement, ast.AnnAssign) and statement.value is not None and _is_plain(statement.value):
         target = statement.target
     elif isinstance(statement, ast.Expr) and called_name(statement.value) in _PUT_IN:

@@ -78,7 +78,11 @@ def _added(flow: Dataflow, before: int, root: int, without: int | None = None) -
 def _has_one_twice(flow: Dataflow, backward: int, root: int) -> bool:
     """Whether a sum adds something in two places, with a weight or without."""
     seen = set[int]()
-    for row in set(_added(flow, backward, root).values()):
+    added = {root: backward, **_added(flow, backward, root)}
+    makers = {flow.newest_producer(tensor, before) for tensor, before in added.items()}
+    for row in makers:
+        if row is None or not _adds(flow, flow.log.calls[row]):
+            continue
         for use in flow.log.calls[row].live_inputs:
             weighed = _weighed(flow, use.tensor, row)
             if not seen.isdisjoint((use.tensor, weighed)):
