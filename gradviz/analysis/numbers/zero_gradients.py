@@ -332,7 +332,7 @@ class ZeroGradients:
             call = None if made is None else flow.log.calls[made]
             if made is None or call is None or len(call.live_inputs) != 1:
                 return None
-            if is_flat_everywhere(call):
+            if is_flat_everywhere(plain_name(call.function)):
                 return made
             use, row = call.live_inputs[0], made
         return None

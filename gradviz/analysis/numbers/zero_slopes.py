@@ -76,9 +76,9 @@ def cause_by_name(call: Call, values: ValueFacts | None) -> ZeroCause:
     return "dead_relu" if is_relu and below_zero else "saturation"
 
 
-def is_flat_everywhere(call: Call) -> bool:
-    """Whether the function of a call is constant between jumps, as rounding is."""
-    return plain_name(call.function) in _FLAT_NAMES
+def is_flat_everywhere(function: str) -> bool:
+    """Whether a function is constant between jumps, as ``round`` is."""
+    return function in _FLAT_NAMES
 
 
 def is_flat_as_called(node: Node, call: Call) -> bool:

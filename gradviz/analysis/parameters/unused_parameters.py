@@ -15,6 +15,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.chosen_modules import is_one_of_chosen
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.model import CallSite
+from gradviz.graph.traversal import scopes_around
 
 
 class UnusedParameters(Struct, frozen=True):
@@ -208,31 +209,33 @@ class Siblings:
         """
         histories = self._histories
         for number in tensors:
-            uses = self._siblings(number)
-            for sibling, row in uses.called_twice:
-                if sibling != number and _is_alike(histories, sibling, number):
-                    return location_of_call(histories.flow, row), sibling
-            lines = {location for sibling, location in uses.used_at.items() if sibling != number}
+            for depth in range(1, histories.name(number).count(".")):
+                uses = self._siblings(number, depth)
+                for sibling, location in uses.called_twice:
+                    if sibling != number and _is_alike(histories, sibling, number):
+                        return location, sibling
+            lines = {location for sibling, location in self._siblings(number, 1).used_at.items() if sibling != number}
             if len(lines) == 1 and (any_sibling or _is_in_list(histories, number)):
                 return lines.pop(), None
         return None, None
 
-    def _siblings(self, number: int) -> _SiblingUses:
-        """A parameter and its siblings."""
-        module, _, own = self._histories.name(number).rpartition(".")
-        key = module.rpartition(".")[0], own, module.count(".")
+    def _siblings(self, number: int, depth: int) -> _SiblingUses:
+        """A parameter and those of the siblings of its module, or of the module so many levels above it."""
+        parts = self._histories.name(number).split(".")
+        key = ".".join(parts[: -depth - 1]), ".".join(parts[-depth:]), len(parts)
         if key not in self._sibling_uses:
             self._sibling_uses[key] = self._looked_at(*key)
         return self._sibling_uses[key]
 
-    def _looked_at(self, parent: str, own: str, depth: int) -> _SiblingUses:
+    def _looked_at(self, parent: str, own: str, length: int) -> _SiblingUses:
         histories = self._histories
         names = [(number, histories.name(number)) for number in (histories.parameters_below(parent) if parent else ())]
-        members = [number for number, name in names if name.count(".") == depth + 1 and name.endswith(f".{own}")]
+        members = [number for number, name in names if name.count(".") == length - 1 and name.endswith(f".{own}")]
         uses = {number: rows for number in members if (rows := histories.forward_uses(number))}
-        again = ((number, _second_call(histories, rows)) for number, rows in uses.items())
+        levels = own.count(".") + 1
+        again = ((number, _second_line(histories, rows, levels)) for number, rows in uses.items())
         return _SiblingUses(
-            tuple((number, row) for number, row in again if row is not None),
+            tuple((number, location) for number, location in again if location is not None),
             {number: location_of_call(histories.flow, rows[-1]) for number, rows in uses.items()},
         )
 
@@ -240,8 +243,8 @@ class Siblings:
 class _SiblingUses(NamedTuple):
     """The uses of sibling parameters."""
 
-    called_twice: tuple[tuple[int, int], ...]
-    """Those that are called twice in one call of their parent, with the last of these calls."""
+    called_twice: tuple[tuple[int, Location], ...]
+    """Those whose module is called twice in one call of its parent, with the line of the last of these calls."""
     used_at: dict[int, Location | None]
     """Those that are used, with the line of their last use."""
 
@@ -254,16 +257,24 @@ def _is_alike(histories: ParameterHistories, one: int, other: int) -> bool:
     return histories.tensor(one).facts.shape == histories.tensor(other).facts.shape
 
 
-def _second_call(histories: ParameterHistories, uses: Sequence[int]) -> int | None:
-    """The last of several uses in the same call of the parent module."""
-    newest: dict[int | None, int] = {}
+def _second_line(histories: ParameterHistories, uses: Sequence[int], levels: int) -> Location | None:
+    """The line of the last of several uses in the same call of the module so many levels above: of a layer that a
+    module has inside, the line that calls the module."""
+    newest: dict[int, int] = {}
     for row in uses:
-        scope = histories.log.calls[row].scope
-        parent = histories.log.scopes[scope].parent if scope is not None else None
+        around = list(scopes_around(histories.log.scopes, histories.log.calls[row].scope))
+        parent = around[levels] if levels < len(around) else None
         if parent is not None and parent in newest:
-            return row
-        newest[parent] = row
+            return location_of_call(histories.flow, row) if levels == 1 else _line_apart(histories, newest[parent], row)
+        if parent is not None:
+            newest[parent] = row
     return None
+
+
+def _line_apart(histories: ParameterHistories, one: int, other: int) -> Location | None:
+    """The innermost line of a call that is another one than that of the same function, or depth, of an earlier call."""
+    pairs = zip(callers(histories.flow, one), callers(histories.flow, other), strict=False)
+    return next((location_of_line(line) for earlier, line in pairs if _place(earlier) != _place(line)), None)
 
 
 def _is_on(histories: ParameterHistories, number: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 GRID = """
 net, table = nn.Linear(3, 1), nn.Parameter(torch.randn(12))
@@ -71,3 +71,23 @@ def test_the_density_of_a_uniform_distribution_is_a_constant(prior: str, tmp_pat
 def test_a_part_that_is_counted_is_told_as_a_term_without_gradient(prior: str, tmp_path: Path) -> None:
     found = [each.cause for each in alarms(HEAD + POSTERIOR.format(prior=prior) + TRAIN, tmp_path)]
     assert "term_without_gradient" in found
+
+
+IMAGES = """
+body, head = nn.Conv2d(1, 3, 3, padding=1), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+images, pixels, y = torch.randn(6, 1, 8, 8), torch.rand(6, 4, 1, 2) * 5 + 2, torch.randn(6, 4, 1)
+for step in range(12):
+    read = F.grid_sample(body(images), {grid}, align_corners=True)  # HERE
+    loss = F.mse_loss(head(read[..., 0].transpose(1, 2)), y)
+"""
+
+
+def test_points_outside_of_the_image_are_told_as_such(tmp_path: Path) -> None:
+    script = HEAD + IMAGES.format(grid="pixels") + TRAIN
+    assert_first_alarm(script, "zero_gradient_op", tmp_path)
+    assert "all points of the grid lie outside of -1 to 1" in alarms(script, tmp_path)[0].message
+
+
+def test_points_inside_of_the_image_are_right(tmp_path: Path) -> None:
+    assert alarms(HEAD + IMAGES.format(grid="2 * pixels / 7 - 1") + TRAIN, tmp_path) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.rules import checked_scripts
 from tests.integration.rules.test_last_net import findings
 
 HEAD = """
@@ -510,3 +511,37 @@ def test_a_cut_that_some_programs_mean_is_only_noted(name: str, tmp_path: Path) 
     assert found.location is not None
     assert "# here" in source.splitlines()[found.location.line - 1]
     assert (found.fix or "").startswith("if that is not meant, remove the detach()")
+
+
+TOWERS = """
+class Tower(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+class TwoTowers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.users, self.items = Tower(), Tower()
+
+    def of_user(self, x):
+        return self.users(x)
+
+    def of_item(self, x):
+        return self.users(x)  # HERE
+
+    def forward(self, x, y):
+        return (self.of_user(x) * self.of_item(y)).sum(1)
+
+model = TwoTowers()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = F.softplus(-model(torch.randn(6, 4), torch.randn(6, 4))).mean()
+"""
+
+
+def test_a_tower_that_is_called_in_the_place_of_its_twin_is_told_at_that_call(tmp_path: Path) -> None:
+    script = checked_scripts.HEAD + TOWERS + checked_scripts.TRAIN
+    checked_scripts.assert_first_alarm(script, "unused_parameter", tmp_path)
+    assert (
+        "model.users, of the same shape, is called twice there" in checked_scripts.alarms(script, tmp_path)[0].message
+    )

@@ -7,6 +7,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
+from gradviz.analysis.numbers.zero_slopes import is_flat_everywhere
 from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule
 from gradviz.graph.call_log import TensorUse
 
@@ -18,7 +19,8 @@ class ZeroGradientOp(ZeroGradientRule):
     -------------
     Rounding, signs, steps, samples, softmax over a single element, a single element divided by its sum, and a value
     minus itself (a single element minus its own mean): a small change of the input does not change the result, so
-    nothing before it learns. Also ``ctc_loss(zero_infinity=True)`` of targets that are longer than the inputs.
+    nothing before it learns. Also ``ctc_loss(zero_infinity=True)`` of targets that are longer than the inputs, and
+    ``grid_sample`` at points that all lie outside of the image.
 
     Why it matters
     --------------
@@ -54,8 +56,11 @@ class ZeroGradientOp(ZeroGradientRule):
             return "single values are divided by their own sum, and the result passes no gradient on"
         if operation == "ctc_loss":
             return "ctc_loss() has an infinite loss for every sample, and zero_infinity makes it 0, with its gradient"
+        if operation == "grid_sample":
+            return "grid_sample() reads nothing of its image: all points of the grid lie outside of -1 to 1"
         what = "softmax over a single element" if "softmax" in operation else f"{operation}()"
-        return f"{what} passes no gradient on, whatever its input is"
+        is_flat = "softmax" in operation or is_flat_everywhere(operation)
+        return f"{what} passes no gradient on{', whatever its input is' if is_flat else ''}"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
@@ -66,7 +71,11 @@ class ZeroGradientOp(ZeroGradientRule):
             return "softmax over one element is 1 whatever the element is: its derivative is zero"
         if operation == "ctc_loss":
             return "no path fits a target into fewer frames than it has symbols: input_lengths are too small for it"
-        return f"{operation}() is constant between jumps: its derivative is zero everywhere"
+        if operation == "grid_sample":
+            return "-1 and 1 are the edges of the image, whatever its size is; outside there are zeros"
+        if is_flat_everywhere(operation):
+            return f"{operation}() is constant between jumps: its derivative is zero everywhere"
+        return f"the derivative of {operation}() is zero at what it got in all of these steps"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
@@ -77,6 +86,8 @@ class ZeroGradientOp(ZeroGradientRule):
             return "use sigmoid for a single output, or softmax over the dimension that holds the classes (dim=)"
         if operation == "ctc_loss":
             return "pass the number of frames that ctc_loss() gets for each sample, with every stride counted once"
+        if operation == "grid_sample":
+            return "scale the points to -1 to 1: 2 * x / (width - 1) - 1 for pixels, with align_corners=True"
         return (
             "remove it in training, use a smooth function instead, or let the gradient pass by it "
             "(straight-through): x + (f(x) - x).detach()"

@@ -102,7 +102,7 @@ class UnusedRule(Rule):
             fix = f"check again with {hidden.shown_by} in the environment: then every call is visible"
         elif any(map(histories.is_used_without_gradient, group.tensors)):
             used = f"only what detach() or .data gives of {pronoun} is used, without a gradient"
-            what = f"{used}{_instead(histories, group.instead)}"
+            what = f"{used}{_instead(histories, group)}"
             why = "for the loss such a copy is a constant"
             fix = "use the parameter itself, or take it out of the optimizer"
         elif group.is_set_by_name:
@@ -116,7 +116,7 @@ class UnusedRule(Rule):
             what = f"nothing is computed from {pronoun}: the program chose other parts of the model"
             why, fix = "forward uses the part that it is told, and this one was not asked for", _IF_MEANT
         else:
-            what = f"nothing is ever computed from {pronoun}{_instead(histories, group.instead)}"
+            what = f"nothing is ever computed from {pronoun}{_instead(histories, group)}"
             why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
         return self.finding(
             f"{histories.together(group.tensors)} {verb} in the optimizer, but {what}",
@@ -211,8 +211,9 @@ _CALL_OR_REMOVE = "call it in forward, or remove it from the model"
 _REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
 
 
-def _instead(histories: ParameterHistories, instead: int | None) -> str:
-    if instead is None:
+def _instead(histories: ParameterHistories, group: UnusedParameters) -> str:
+    if group.instead is None:
         return ""
-    module = histories.name(instead).rpartition(".")[0]
-    return f"; {module}, of the same shape, is called twice there"
+    own, other = (histories.name(each).split(".") for each in (group.tensors[0], group.instead))
+    apart = next((level for level, (one, two) in enumerate(zip(own, other, strict=True)) if one != two), -1)
+    return f"; {'.'.join(other[: apart + 1])}, of the same shape, is called twice there"
