@@ -455,3 +455,30 @@ def test_the_mean_of_no_values_is_told_as_such_and_its_advice_cures(name: str, t
     assert (finding.cause, finding.location and finding.location.line) == ("nan_from_op", line)
     assert why.format(above=line - 1) in (finding.why or "")
     assert alarms(tmp_path, program.replace(old, new)) == []
+
+
+SCALINGS = """
+costs, scale = torch.tensor([[0.0, 150.0], [60.0, 60.0]]), torch.ones((), requires_grad=True)
+def loss():
+    kernel = torch.exp(-scale * costs / {temperature})  # here
+    factor = 1 / kernel.sum(0)
+    return (factor * factor * kernel).sum()
+train(loss, [scale], steps=1)
+"""
+
+
+def test_a_kernel_that_underflows_is_told_where_it_is_computed(tmp_path: Path) -> None:
+    program = SCALINGS.format(temperature=1)
+    (finding,) = alarms(tmp_path, program)
+    assert (finding.cause, finding.location and finding.location.line) == ("overflow", guilty_line(program))
+    assert "underflows to 0 for 1, and what is divided by sums of the rest" in finding.message
+    assert alarms(tmp_path, SCALINGS.format(temperature=10)) == []
+
+
+def test_a_gradient_that_overflows_behind_sound_values_is_told_as_such(tmp_path: Path) -> None:
+    program = """
+x = torch.tensor([1e-10], requires_grad=True)
+train(lambda: (x * 1e20 * 1e20).sum(), [x])  # here
+"""
+    (finding,) = alarms(tmp_path, program)
+    assert (finding.cause, "the gradient of mul() of" in finding.message) == ("overflow", True)
