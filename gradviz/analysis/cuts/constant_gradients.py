@@ -2,7 +2,8 @@
 
 The parameters get gradients through ``u``, so nothing is None; through ``u''`` they get none. A gradient that moves the
 tensor that it belongs to (``x - rate * gradient``) is no part of a residual, nor is one that goes through a layer
-again, as an adversarial perturbation does, nor one that the program cuts off itself.
+again, as an adversarial perturbation does, nor one that the program cuts off itself. A gradient as a factor of a live
+part may be meant, as a weight; a second derivative is not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _SHAPES = frozenset({
     "getitem", "view", "reshape", "squeeze", "unsqueeze", "flatten", "stack", "cat", "split", "chunk", "unbind",
     "select", "narrow", "contiguous", "clone", "to", "float", "double", "t", "transpose", "expand",
 })  # fmt: skip
-_SCALES = frozenset({"mul", "div", "neg"})
+_PRODUCTS = frozenset({"mul"})
+_SCALES = frozenset({"div", "neg"}) | _PRODUCTS
 _REDUCE = frozenset({
     "pow", "square", "abs", "mean", "sum", "norm", "vector_norm", "sqrt", "log", "log1p", "cosh", "clamp", "trace",
 })  # fmt: skip
@@ -39,13 +41,15 @@ def constant_gradients(histories: ParameterHistories) -> Iterator[DeadTerm]:
         trained = histories.reached_by[backward] & histories.trained
         for row in _rows_of_residuals(flow, backward, since):
             call = flow.log.calls[row]
-            if plain_name(call.function) not in _SUMS or not call.live_inputs:
+            if plain_name(call.function) not in _SUMS | _PRODUCTS or not call.live_inputs:
                 continue
             moved = {use.tensor for use in call.live_inputs}
             for use in call.inputs if len(call.live_inputs) < len(call.inputs) else ():
                 gradient = None if use.requires_grad else _gradient_above(flow, use.tensor, row, since)
                 cut = None if gradient is None else cuts.get(gradient)
                 if gradient is None or cut is None or not moved.isdisjoint(_asked_for(flow.log.calls[gradient])):
+                    continue
+                if plain_name(call.function) in _PRODUCTS and not _is_of_a_derivative(flow, gradient):
                     continue
                 leaves, _ = histories.live_leaves(cut.live_inputs, gradient)
                 if parameters := tuple(sorted(leaves & trained)):
@@ -84,6 +88,15 @@ def _gradient_above(flow: Dataflow, tensor: int, before: int, since: int) -> int
         if plain_name(call.function) in _OF_A_RESIDUAL and not call.live_inputs:
             waiting += [(use.tensor, rows[-1]) for use in call.inputs]
     return None
+
+
+def _is_of_a_derivative(flow: Dataflow, gradient: int) -> bool:
+    """Whether it differentiates a derivative that the program computed with a graph: in ``nu * u''``, with a ``nu``
+    that is learned, the first derivative was meant to have one, and so was the second."""
+    calls, since = flow.log.calls, flow.step_before(gradient)
+    roots = calls[gradient].live_inputs
+    above = (calls[row] for root in roots for row in flow.ancestors(root.tensor, gradient, since))
+    return any(is_gradient(call) and call.scalars.get("create_graph") is True for call in above)
 
 
 def _asked_for(gradient: Call) -> set[int]:
