@@ -48,6 +48,7 @@ class LivingTensors:
         newest = self._writer.rows.newest
         if newest is None:
             return
+        newest.is_moment = True
         self.moments.append(newest)
         living = [known for known in self._writer.uses.tensors.living() if _has_history(known)]
         for known in living:

@@ -60,6 +60,7 @@ class Row:
         "inputs",
         "inside",
         "is_autocast",
+        "is_moment",
         "is_open",
         "is_opened",
         "kind",
@@ -104,6 +105,8 @@ class Row:
         self.checkpoint_location: Location | None = None
         self.is_autocast = False
         self.is_open = False
+        self.is_moment = False
+        """Whether it was noted what was alive after it; see `kept_alive`."""
         self.reads_values = True
         self.misses_calls = False
         """For a backward: whether calls were left out since the one before."""
@@ -184,10 +187,16 @@ class Rows:
         tail = next((end for end, stack in ends if stack == self._dropped_behind), ends[0][0] if ends else half)
         middle = self._rows[head:tail]
         needed = _rows_behind(self._rows, living)
-        kept = [row for row in middle if row.kind in _LASTING or "requires_grad" in row.function or id(row) in needed]
+        kept = [
+            row
+            for row in middle
+            if row.kind in _LASTING or row.is_moment or "requires_grad" in row.function or id(row) in needed
+        ]
         if len(kept) > self._max_rows // 8:
             lost, kept = kept[: -self._max_rows // 8], kept[-self._max_rows // 8 :]
-            self.dropped_needed += len(lost)
+            moments = [row for row in lost if row.is_moment]
+            kept = [*moments, *kept]
+            self.dropped_needed += len(lost) - len(moments)
         self.dropped += len(middle) - len(kept)
         self._rows[head:tail] = kept
         for row in middle:

@@ -73,6 +73,17 @@ for step in range(3):
     loss = F.mse_loss(0.1 * ddu - du, u) + (field(torch.zeros(1, 1)) - 1).square().sum()
 """
     + TRAIN,
+    ("create_graph_missing", "a second derivative that a learned coefficient multiplies"): """
+field, rate = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)), nn.Parameter(torch.zeros(()))
+optimizer = torch.optim.SGD([*field.parameters(), rate], lr=0.01)
+for step in range(3):
+    x, t = torch.rand(16, requires_grad=True), torch.rand(16, requires_grad=True)
+    u = field(torch.stack([x, t], -1))
+    du, dt = torch.autograd.grad(u.sum(), (x, t), create_graph=True)
+    (ddu,) = torch.autograd.grad(du.sum(), x, retain_graph=True)  # HERE
+    loss = (dt - rate.exp() * ddu).square().mean() + (field(torch.zeros(1, 2)) - 1).square().sum()
+"""
+    + TRAIN,
     ("two_optimizers", "a critic of Wasserstein's kind that gets the generator as a group"): """
 make, judge = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), nn.Linear(2, 1)
 for_make = torch.optim.RMSprop(make.parameters(), lr=1e-3)

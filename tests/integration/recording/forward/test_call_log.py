@@ -371,6 +371,29 @@ def test_dropped_calls_have_no_number_of_a_log_that_was_built_before() -> None:
     assert [row.number for row in made if row not in kept] == [-1] * rows.dropped
 
 
+def test_a_long_run_keeps_the_moments_at_which_it_was_noted_what_was_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rows.__init__, "__defaults__", (400,))
+
+    def run() -> None:
+        model, kept = nn.Linear(2, 1), []
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(70):
+            loss = model(torch.ones(3, 2)).sum()
+            kept.append(loss)
+            for _ in range(20):
+                torch.ones(2)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        del kept[:]
+
+    log = log_of(run, replace(WITH_CALLS, backward=70))
+    assert log.dropped > 0
+    assert len(log.moments) >= 7  # Before the backward calls 1, 2, 4 ... 64.
+    last_but_one = log.moments[-2]
+    assert sum((known.alive_after or 0) >= last_but_one for known in log.tensors) > 10
+
+
 def test_nothing_lives_longer_because_its_calls_are_logged() -> None:
     def run() -> list[Any]:
         model, x = nn.Linear(2, 1), torch.ones(3, 2)
