@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.layer_calls import OTHERWISE_IN_TRAINING, is_training
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.lines.lines_of_training import is_held_in_evaluation
 from gradviz.graph.call_log import Call
 
 
@@ -97,6 +98,7 @@ def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
     """Whether dropout is off while adapters of a frozen model are trained, as some do on purpose.
 
     Most of its parameters are frozen, and it was never evaluated before: nobody forgot to call ``train()`` afterwards.
+    Or some are frozen, and the program puts a part into evaluation mode again as soon as the whole is in training mode.
     """
     flow = case.dataflow
     if any(OTHERWISE_IN_TRAINING[flow.log.calls[row].function] != "dropout" for row in asleep):
@@ -104,6 +106,8 @@ def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
     uses = [use for row in rows for use in flow.log.calls[row].inputs]
     given = {use.tensor: use.requires_grad for use in uses if flow.log.tensors[use.tensor].role == "parameter"}
     frozen = [tensor for tensor, is_trained in given.items() if not is_trained]
+    if frozen and is_held_in_evaluation(case):
+        return True
     users = (flow.log.calls[row] for tensor in frozen for row in flow.users(tensor) if row < asleep[0])
     computed = (call for call in users if call.kind == "operation" and call.grad_mode != "enabled")
     was_evaluated = any(not given.keys() >= {use.tensor for use in call.outputs} for call in computed)
