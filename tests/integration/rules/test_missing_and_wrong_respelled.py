@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, findings
 
 BLOCKS = """
 class Net(nn.Module):
@@ -353,6 +353,22 @@ class Table(OrderedDict):
 }  # fmt: skip
 
 HEALTHY = {
+    "a program that asks whether an operation has a derivative": """
+def has_derivative(f):
+    x = torch.randn(3, requires_grad=True)
+    try:
+        f(x).sum().backward()
+    except RuntimeError:
+        return False
+    return True
+
+net = nn.Linear(5, 2)
+optimizer = torch.optim.Adam(net.parameters())
+act = torch.tanh if not has_derivative(lambda x: torch.heaviside(x, torch.zeros(()))) else torch.relu
+for step in range(4):
+    x = torch.randn(32, 5)
+    loss = F.cross_entropy(act(net(x)), (x[:, 0] > 0).long())"""
+    + TRAIN,
     "layers in a module list, beside a partial without one": """
 from functools import partial
 """
@@ -370,6 +386,7 @@ from functools import partial
     "an attack that goes on": ATTACK.format("moved") + TRAIN,
     "an attack whose result is moved back around its input": ATTACK.format("x + (moved - x)") + TRAIN,
     "a clamp of .grad.data before the step": CLIP + "    clip(net)\n    optimizer.step()\n",
+    "a value that fits a cost": BASELINE.replace("returns", "cost").format("critic(s).flatten(), cost") + TRAIN,
     "small batches, divided": MICRO.format("micro_step", "", "loss / 4"),
     "small batches, added up": MICRO.format("micro_step", ', reduction="sum"', "loss"),
     "losses of tasks": MICRO.format("task", "", "loss"),
@@ -448,3 +465,18 @@ def test_quiet(name: str, tmp_path: Path) -> None:
     script = HEAD + HEALTHY[name]
     found = [(each.cause, each.message) for each in alarms(script, tmp_path)]
     assert found == []
+
+
+def test_samples_that_a_gradient_moved_and_that_were_cut_off_need_no_second_derivative(tmp_path: Path) -> None:
+    script = """
+energy = nn.Sequential(nn.Linear(2, 16), nn.SiLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(energy.parameters())
+for step in range(4):
+    real, x = torch.randn(32, 2) + 1, torch.randn(32, 2)
+    for _ in range(3):
+        x = x.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(energy(x).sum(), x)
+        x = x - 0.1 * gradient + 0.05 * torch.randn_like(x)
+    of_real, of_sample = energy(real), energy(x.detach())
+    loss = (of_real - of_sample).mean() + 0.01 * (of_real.square() + of_sample.square()).mean()"""
+    assert findings(HEAD + script + TRAIN, tmp_path) == ()
