@@ -84,7 +84,7 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
             continue  # a step that asks for the gradient several times
         step = each.first_step
         is_known = steps_sometimes(case, each.last, step) or are_pieces(flow, each.of_first_step)
-        if is_known or _is_called_accumulation(case, each.last):
+        if is_known or (_is_called_accumulation(case, each.last) and _reach_the_same(case, each.of_first_step)):
             yield Accumulating(each.last, step, each.times, each.first)
 
 
@@ -150,10 +150,17 @@ def _is_called_accumulation(case: Case, backward: int) -> bool:
     loop = _head_of_loop(case, here[1])
     lines = [case.source_line(location) for location in (loop, *(each for _, each in others)) if location is not None]
     names = " ".join([here[0][1], *(_NO_NAMES.sub(" ", each or "") for each in lines)]).lower()
-    return loop is not None and _ACCUMULATES.search(names) is not None and _OF_TASKS.search(names) is None
+    return loop is not None and ACCUMULATES.search(names) is not None and _OF_TASKS.search(names) is None
 
 
-_ACCUMULATES = re.compile(r"micro(?!\w*(scop|phon))|accum")
+def _reach_the_same(case: Case, backwards: list[int]) -> bool:
+    """Whether each of several backward calls reaches the same trained parameters: losses of several heads, each with
+    its own, are summed because their sum is meant."""
+    return len({case.histories.reached_by.get(row, frozenset()) & case.histories.trained for row in backwards}) == 1
+
+
+ACCUMULATES = re.compile(r"micro(?!\w*(scop|phon))|accum")
+"""In names, in small letters."""
 _OF_TASKS = re.compile(r"task|meta|domain|episode|rollout")
 _NO_NAMES = re.compile(r"#.*|\"[^\"]*\"|'[^']*'")
 

@@ -389,6 +389,19 @@ from functools import partial
     "a value that fits a cost": BASELINE.replace("returns", "cost").format("critic(s).flatten(), cost") + TRAIN,
     "small batches, divided": MICRO.format("micro_step", "", "loss / 4"),
     "small batches, added up": MICRO.format("micro_step", ', reduction="sum"', "loss"),
+    "small batches, with a divided rate": "accumulate = 4"
+    + MICRO.format("micro_step", "", "loss").replace("AdamW", "SGD").replace("lr=2e-3", "0.1 / accumulate"),
+    "a head for each of what is accumulated": """
+net, heads = nn.Linear(6, 4), nn.ModuleList([nn.Linear(4, 2) for _ in range(3)])
+optimizer = torch.optim.Adam([*net.parameters(), *heads.parameters()])
+for step in range(4):
+    x = torch.randn(32, 6)
+    optimizer.zero_grad()
+    for head, accumulated in zip(heads, range(3)):
+        loss = F.cross_entropy(head(net(x).relu()), (x[:, accumulated] > 0).long())
+        loss.backward()
+    optimizer.step()
+""",
     "losses of tasks": MICRO.format("task", "", "loss"),
     "second derivatives of a meta step": MAML.format("create_graph=True") + TRAIN,
     "first derivatives of a meta step, on purpose": MAML.format("create_graph=False") + TRAIN,
