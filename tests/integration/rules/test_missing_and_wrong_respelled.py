@@ -493,3 +493,19 @@ for step in range(4):
     of_real, of_sample = energy(real), energy(x.detach())
     loss = (of_real - of_sample).mean() + 0.01 * (of_real.square() + of_sample.square()).mean()"""
     assert findings(HEAD + script + TRAIN, tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("an attack that begins again", "5 steps in a row move the same tensor by their gradient"),
+        (
+            "a straight-through of two constants",
+            "hard, which was chosen or rounded from it, has no gradient to pass on",
+        ),
+        ("probabilities in their bounds", "cross_entropy() expects logits"),
+    ],
+)
+def test_told_once_in_true_words(name: str, words: str, tmp_path: Path) -> None:
+    (found,) = alarms(HEAD + FAULTS[name][1], tmp_path)
+    assert words in found.message
