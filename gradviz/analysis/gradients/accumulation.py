@@ -72,7 +72,8 @@ class RepeatedLine(Struct, frozen=True):
 def undivided_accumulation(case: Case) -> Iterator[Accumulating]:
     """For each line that calls backward."""
     for each in accumulating_lines(case):
-        if is_mean(case, each.backward) and not _is_changed(case, each.first, each.step):
+        is_divided = _is_changed(case, each.first, each.step) or _is_given_a_part(case.dataflow, each.backward)
+        if is_mean(case, each.backward) and not is_divided:
             yield each
 
 
@@ -151,6 +152,13 @@ def _is_called_accumulation(case: Case, backward: int) -> bool:
     lines = [case.source_line(location) for location in (loop, *(each for _, each in others)) if location is not None]
     names = " ".join([here[0][1], *(_NO_NAMES.sub(" ", each or "") for each in lines)]).lower()
     return loop is not None and ACCUMULATES.search(names) is not None and _OF_TASKS.search(names) is None
+
+
+def _is_given_a_part(flow: Dataflow, backward: int) -> bool:
+    """Whether a backward call begins with less than one: ``loss.backward(gradient=torch.tensor(1 / 4))``."""
+    given = (use for use in flow.log.calls[backward].inputs if use.place.startswith("gradient"))
+    values = (flow.values_of(use, backward) for use in given)
+    return any(each is not None and each.maximum is not None and each.maximum < 1 for each in values)
 
 
 def _reach_the_same(case: Case, backwards: list[int]) -> bool:
