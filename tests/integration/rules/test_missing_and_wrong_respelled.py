@@ -402,6 +402,18 @@ for step in range(4):
         loss.backward()
     optimizer.step()
 """,
+    "small batches, of which each gives a part": MICRO.format("micro_step", "", "loss").replace(
+        "backward()", "backward(gradient=torch.tensor(0.25))"
+    ),
+    "scales of one that small steps begin to part": """
+net = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+scale, out = nn.Parameter(torch.ones(3, 8)), nn.Linear(8, 3, bias=False)
+optimizer = torch.optim.SGD([*net.parameters(), scale, *out.parameters()], lr=1e-5)
+for step in range(4):
+    x = torch.randn(32, 6)
+    scores = torch.stack([(net(x) * each) @ weight for each, weight in zip(scale, out.weight)], 1)
+    loss = F.cross_entropy(scores, x[:, :3].argmax(1))"""
+    + TRAIN,
     "losses of tasks": MICRO.format("task", "", "loss"),
     "second derivatives of a meta step": MAML.format("create_graph=True") + TRAIN,
     "first derivatives of a meta step, on purpose": MAML.format("create_graph=False") + TRAIN,
