@@ -880,3 +880,32 @@ OWN_TRAIN = """
 def test_a_frozen_part_may_be_held_in_evaluation_mode(own: str, begin: str, *, is_told: bool, tmp_path: Path) -> None:
     found = {each.cause for each in alarms(HEAD + HELD_BASE.format(own=own, begin=begin), tmp_path)}
     assert found == ({"evaluation_mode"} if is_told else set())
+
+
+REWARDS = """
+rewards = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.ReLU(), nn.Linear(6, 1))
+policy = nn.Linear(3, 4)
+first = torch.optim.SGD(rewards.parameters(), lr=0.1)
+for step in range(3):
+    loss = rewards(torch.randn(8, 4)).square().mean()
+    first.zero_grad()
+    loss.backward()
+    first.step()
+rewards.eval()
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+with torch.no_grad():
+    print(rewards(policy(torch.randn(8, 3))).mean())
+for step in range(3):
+    loss = -rewards(policy(torch.randn(8, 3))).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_gradient_may_go_through_another_model_in_evaluation_mode(*, stays: bool, tmp_path: Path) -> None:
+    held = "optimizer = torch.optim.SGD([*policy.parameters(), *rewards.parameters()], lr=0.1)\n"
+    script = REWARDS if stays else REWARDS.replace("optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)\n", held)
+    found = {each.cause for each in alarms(HEAD + script, tmp_path)}
+    assert ("evaluation_mode" in found) == (not stays)

@@ -13,6 +13,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines.lines_of_training import is_held_in_evaluation
 from gradviz.graph.call_log import Call
+from gradviz.graph.traversal import scopes_around
 
 
 class EvaluationMode(Rule):
@@ -151,11 +152,23 @@ def _is_trained_there(case: Case, row: int, backward: int, last_steps: dict[int,
     call = case.dataflow.log.calls[row]
     if not any(use.requires_grad for use in call.outputs) or _is_frozen(case, call):
         return False
+    if _is_of_finished_model(case, call, backward, last_steps):
+        return False
     live = [use.tensor for use in call.live_inputs]
     leaves, _ = case.histories.live_leaves(live, row)
     own = {tensor for tensor in live if case.dataflow.log.tensors[tensor].role == "parameter"} & case.histories.trained
     trained = own or (leaves | set(live)) & case.histories.trained
     return any(last_steps.get(tensor, backward + 1) > backward for tensor in trained)
+
+
+def _is_of_finished_model(case: Case, call: Call, backward: int, last_steps: dict[int, int]) -> bool:
+    """Whether a call is one of a whole model of which no step changes anything from then on, such as a frozen model of
+    rewards through which the gradient of another one goes."""
+    scopes = case.dataflow.log.scopes
+    around = list(scopes_around(scopes, call.scope))
+    own = case.histories.parameters_below(scopes[around[-1]].path) if around else []
+    trained = case.histories.trained.intersection(own)
+    return bool(own) and all(last_steps.get(tensor, backward + 1) <= backward for tensor in trained)
 
 
 def _is_frozen(case: Case, call: Call) -> bool:
