@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.graph_uses import GraphUses
+from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -39,10 +40,7 @@ def first_order_updates(histories: ParameterHistories, uses: GraphUses) -> Itera
     """In the order of the calls of ``autograd.grad()``."""
     flow, calls = histories.flow, histories.log.calls
     used = {
-        row: backward
-        for backward in histories.last_backward_of_each_line
-        for root in calls[backward].roots
-        for row in flow.ancestors(root.tensor, backward)
+        row: backward for backward in histories.last_backward_of_each_line for row in reached_by(flow, backward).members
     }
     needless = set(uses.retained_needlessly) if uses.is_complete else set()
     for row in histories.backward_calls:

@@ -72,7 +72,8 @@ class RepeatedLine(Struct, frozen=True):
 def undivided_accumulation(case: Case) -> Iterator[Accumulating]:
     """For each line that calls backward."""
     for each in accumulating_lines(case):
-        if is_mean(case, each.backward) and not _is_changed(case, each.first, each.step):
+        is_divided = _is_changed(case, each.first, each.step) or _is_given_a_part(case.dataflow, each.backward)
+        if is_mean(case, each.backward) and not is_divided:
             yield each
 
 
@@ -84,7 +85,7 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
             continue  # a step that asks for the gradient several times
         step = each.first_step
         is_known = steps_sometimes(case, each.last, step) or are_pieces(flow, each.of_first_step)
-        if is_known or _is_called_accumulation(case, each.last):
+        if is_known or (_is_called_accumulation(case, each.last) and _reach_the_same(case, each.of_first_step)):
             yield Accumulating(each.last, step, each.times, each.first)
 
 
@@ -150,10 +151,24 @@ def _is_called_accumulation(case: Case, backward: int) -> bool:
     loop = _head_of_loop(case, here[1])
     lines = [case.source_line(location) for location in (loop, *(each for _, each in others)) if location is not None]
     names = " ".join([here[0][1], *(_NO_NAMES.sub(" ", each or "") for each in lines)]).lower()
-    return loop is not None and _ACCUMULATES.search(names) is not None and _OF_TASKS.search(names) is None
+    return loop is not None and ACCUMULATES.search(names) is not None and _OF_TASKS.search(names) is None
 
 
-_ACCUMULATES = re.compile(r"micro(?!\w*(scop|phon))|accum")
+def _is_given_a_part(flow: Dataflow, backward: int) -> bool:
+    """Whether a backward call begins with less than one: ``loss.backward(gradient=torch.tensor(1 / 4))``."""
+    given = (use for use in flow.log.calls[backward].inputs if use.place.startswith("gradient"))
+    values = (flow.values_of(use, backward) for use in given)
+    return any(each is not None and each.maximum is not None and each.maximum < 1 for each in values)
+
+
+def _reach_the_same(case: Case, backwards: list[int]) -> bool:
+    """Whether each of several backward calls reaches the same trained parameters: losses of several heads, each with
+    its own, are summed because their sum is meant."""
+    return len({case.histories.reached_by.get(row, frozenset()) & case.histories.trained for row in backwards}) == 1
+
+
+ACCUMULATES = re.compile(r"micro(?!\w*(scop|phon))|accum")
+"""In names, in small letters."""
 _OF_TASKS = re.compile(r"task|meta|domain|episode|rollout")
 _NO_NAMES = re.compile(r"#.*|\"[^\"]*\"|'[^']*'")
 

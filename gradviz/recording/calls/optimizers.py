@@ -454,30 +454,38 @@ def _compare_values(known: KnownTensor, tensor: torch.Tensor) -> None:
     As a rule the first step answers both for good.
     """
     if known.is_moved or known.before_steps is None:
-        known.has_equal_units = known.has_equal_units and _has_equal_units(tensor.detach())
+        known.has_equal_units = known.has_equal_units and _has_equal_units(tensor)
         return
     now = checksum_of(tensor)
     known.is_moved = None if now is None else int(known.before_steps) != int(now)
-    known.has_equal_units = known.is_moved is True and _has_equal_units(tensor.detach())
+    known.has_equal_units = known.is_moved is True and _has_equal_units(tensor)
 
 
 def _has_equal_units(tensor: torch.Tensor) -> bool:
     """Whether all rows, or all columns, are the same but for rounding; those of most parameters are not, and the first
-    two tell."""
-    return tensor.dim() > 1 and any(
-        tensor.shape[axis] > 1
-        and _are_close(tensor.narrow(axis, 1, 1), tensor.narrow(axis, 0, 1))
-        and _are_close(tensor, tensor.narrow(axis, 0, 1))
+    two tell. Where they are not exactly the same, their gradients tell whether small steps have begun to part them."""
+    values, gradient = tensor.detach(), tensor.grad
+    if gradient is not None and gradient.is_sparse:
+        gradient = None
+    return values.dim() > 1 and any(
+        values.shape[axis] > 1
+        and _are_close(values.narrow(axis, 1, 1), values.narrow(axis, 0, 1))
+        and _are_close(values, values.narrow(axis, 0, 1))
+        and (
+            torch.equal(values, values.narrow(axis, 0, 1).expand_as(values))
+            or (gradient is not None and _are_close(gradient, gradient.narrow(axis, 0, 1), _ROUNDING_OF_GRADIENTS))
+        )
         for axis in (0, 1)
     )
 
 
-def _are_close(units: torch.Tensor, unit: torch.Tensor) -> bool:
+def _are_close(units: torch.Tensor, unit: torch.Tensor, rounding: float = 1e-5) -> bool:
     """Sums over a batch are rounded in another way in each row of a matrix."""
-    return bool(((units - unit).abs() <= _ROUNDING * unit.abs().max()).all())
+    return bool(((units - unit).abs() <= rounding * unit.abs().max()).all())
 
 
-_ROUNDING = 1e-5
+_ROUNDING_OF_GRADIENTS = 1e-2
+"""They are differences of larger numbers."""
 
 
 def _plain_use(writer: CallWriter, tensor: torch.Tensor, position: str, row: Row) -> RowUse:

@@ -1831,7 +1831,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("step the schedule behind each optimizer.step()", (("    schedule.step()", "        schedule.step()"),)),
         ("let its figures count epochs", (("(step + 1) / 20", "(step + 1) / 2"),)),
     ),
-    "GV724": (("subtract from the result of the step before", (("fast = slow - 0.1", "fast = fast - 0.1"),)),),
+    "GV724": (("move the result of the step before", (("fast = slow - 0.1", "fast = fast - 0.1"),)),),
     "GV735": (
         ("step the schedule behind each optimizer.step()", (("    schedule.step()", "        schedule.step()"),)),
         ("give it the number of epochs", (("T_max=3 * 6", "T_max=3"),)),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm, findings
 
 CAT = """
 class Generator(nn.Module):
@@ -137,3 +137,21 @@ for step in range(6):
         optimizer.step()
 """
     assert "judged_as_another" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+def test_codes_that_an_error_compares_are_no_labels(tmp_path: Path) -> None:
+    script = f"""{HEAD}
+encode, decode, codes = nn.Linear(6, 4), nn.Linear(4, 6), nn.Embedding(8, 4)
+optimizers = [torch.optim.Adam(net.parameters(), lr=0.01) for net in (encode, decode, codes)]
+for step in range(4):
+    x = torch.randn(16, 6)
+    z = encode(x)
+    code = codes(torch.cdist(z, codes.weight).argmin(1))
+    loss = F.mse_loss(code, z.detach()) + F.mse_loss(z, code.detach()) + F.mse_loss(decode(z + (code - z).detach()), x)
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+"""
+    assert findings(script, tmp_path) == ()

@@ -196,6 +196,7 @@ def test_a_factor_that_is_the_learning_rate_makes_its_square(factor: str, tmp_pa
     [
         "LambdaLR(optimizer, lambda n: 0.95**n)",
         "LambdaLR(optimizer, lambda n: min(1, (n + 1) / 100))",
+        "LambdaLR(optimizer, lambda n: min(1, (n + 1) / 1000))",
         "LambdaLR(optimizer, lambda n: min(1, n / 5000))",
         "LambdaLR(optimizer, lambda n: min(n / 2, 0.5 * 0.9**n))",
         "LambdaLR(optimizer, lambda n: rate * min(1.0, (n + 1) / 7))",

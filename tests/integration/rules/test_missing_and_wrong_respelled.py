@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, findings
 
 BLOCKS = """
 class Net(nn.Module):
@@ -353,6 +353,22 @@ class Table(OrderedDict):
 }  # fmt: skip
 
 HEALTHY = {
+    "a program that asks whether an operation has a derivative": """
+def has_derivative(f):
+    x = torch.randn(3, requires_grad=True)
+    try:
+        f(x).sum().backward()
+    except RuntimeError:
+        return False
+    return True
+
+net = nn.Linear(5, 2)
+optimizer = torch.optim.Adam(net.parameters())
+act = torch.tanh if not has_derivative(lambda x: torch.heaviside(x, torch.zeros(()))) else torch.relu
+for step in range(4):
+    x = torch.randn(32, 5)
+    loss = F.cross_entropy(act(net(x)), (x[:, 0] > 0).long())"""
+    + TRAIN,
     "layers in a module list, beside a partial without one": """
 from functools import partial
 """
@@ -370,8 +386,34 @@ from functools import partial
     "an attack that goes on": ATTACK.format("moved") + TRAIN,
     "an attack whose result is moved back around its input": ATTACK.format("x + (moved - x)") + TRAIN,
     "a clamp of .grad.data before the step": CLIP + "    clip(net)\n    optimizer.step()\n",
+    "a value that fits a cost": BASELINE.replace("returns", "cost").format("critic(s).flatten(), cost") + TRAIN,
     "small batches, divided": MICRO.format("micro_step", "", "loss / 4"),
     "small batches, added up": MICRO.format("micro_step", ', reduction="sum"', "loss"),
+    "small batches, with a divided rate": "accumulate = 4"
+    + MICRO.format("micro_step", "", "loss").replace("AdamW", "SGD").replace("lr=2e-3", "0.1 / accumulate"),
+    "a head for each of what is accumulated": """
+net, heads = nn.Linear(6, 4), nn.ModuleList([nn.Linear(4, 2) for _ in range(3)])
+optimizer = torch.optim.Adam([*net.parameters(), *heads.parameters()])
+for step in range(4):
+    x = torch.randn(32, 6)
+    optimizer.zero_grad()
+    for head, accumulated in zip(heads, range(3)):
+        loss = F.cross_entropy(head(net(x).relu()), (x[:, accumulated] > 0).long())
+        loss.backward()
+    optimizer.step()
+""",
+    "small batches, of which each gives a part": MICRO.format("micro_step", "", "loss").replace(
+        "backward()", "backward(gradient=torch.tensor(0.25))"
+    ),
+    "scales of one that small steps begin to part": """
+net = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+scale, out = nn.Parameter(torch.ones(3, 8)), nn.Linear(8, 3, bias=False)
+optimizer = torch.optim.SGD([*net.parameters(), scale, *out.parameters()], lr=1e-5)
+for step in range(4):
+    x = torch.randn(32, 6)
+    scores = torch.stack([(net(x) * each) @ weight for each, weight in zip(scale, out.weight)], 1)
+    loss = F.cross_entropy(scores, x[:, :3].argmax(1))"""
+    + TRAIN,
     "losses of tasks": MICRO.format("task", "", "loss"),
     "second derivatives of a meta step": MAML.format("create_graph=True") + TRAIN,
     "first derivatives of a meta step, on purpose": MAML.format("create_graph=False") + TRAIN,
@@ -448,3 +490,34 @@ def test_quiet(name: str, tmp_path: Path) -> None:
     script = HEAD + HEALTHY[name]
     found = [(each.cause, each.message) for each in alarms(script, tmp_path)]
     assert found == []
+
+
+def test_samples_that_a_gradient_moved_and_that_were_cut_off_need_no_second_derivative(tmp_path: Path) -> None:
+    script = """
+energy = nn.Sequential(nn.Linear(2, 16), nn.SiLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(energy.parameters())
+for step in range(4):
+    real, x = torch.randn(32, 2) + 1, torch.randn(32, 2)
+    for _ in range(3):
+        x = x.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(energy(x).sum(), x)
+        x = x - 0.1 * gradient + 0.05 * torch.randn_like(x)
+    of_real, of_sample = energy(real), energy(x.detach())
+    loss = (of_real - of_sample).mean() + 0.01 * (of_real.square() + of_sample.square()).mean()"""
+    assert findings(HEAD + script + TRAIN, tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("an attack that begins again", "5 steps in a row move the same tensor by their gradient"),
+        (
+            "a straight-through of two constants",
+            "hard, which was chosen or rounded from it, has no gradient to pass on",
+        ),
+        ("probabilities in their bounds", "cross_entropy() expects logits"),
+    ],
+)
+def test_told_once_in_true_words(name: str, words: str, tmp_path: Path) -> None:
+    (found,) = alarms(HEAD + FAULTS[name][1], tmp_path)
+    assert words in found.message

@@ -105,6 +105,14 @@ RIGHT = (
     VIEWS.format(change="x /= x.norm(dim=1, keepdim=True)", views="x = augment(x)\n    a, b = x, x.flip(0)") + TRAIN,
     BLOCKS.format(inplace=False, forward="h = self.act(x)\n        return x + self.linear(h)") + TRAIN,
     BLOCKS.format(inplace=True, forward="x = self.act(x)\n        return x + self.linear(x)") + TRAIN,
+    """
+net = nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    x[:, 0] += 1; out = net(x); other = net(x.flip(0))
+    loss = (out - x).square().mean() + other.square().mean()"""
+    + TRAIN,
     BLOCKS.format(inplace=True, forward="h = self.linear(x)\n        h = self.act(h)\n        return x + h") + TRAIN,
     TASKS.format(begin="fast = dict(slow)") + TRAIN,
     TASKS.format(begin="fast = slow").replace(

@@ -834,3 +834,78 @@ def test_adapters_may_be_trained_without_dropout_where_nothing_was_evaluated_bef
     before = "with torch.no_grad():\n    print(model(torch.randn(8, 4)).mean())" if is_evaluated else ""
     found = {each.cause for each in alarms(HEAD + FROZEN_BASE.format(before=before) + TRAIN, tmp_path)}
     assert ("evaluation_mode" in found) == is_evaluated
+
+
+HELD_BASE = """
+class Prefixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 6)).requires_grad_(False)
+        self.prefix = nn.Parameter(torch.zeros(4))
+        self.head = nn.Linear(6, 2)
+{own}
+    def forward(self, x):
+        return self.head(self.base(x + self.prefix))
+
+model = Prefixed()
+optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+for epoch in range(3):
+    {begin}
+    for step in range(3):
+        loss = F.cross_entropy(model(torch.randn(8, 4)), torch.randint(0, 2, (8,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        print(model(torch.randn(8, 4)).mean())
+"""
+OWN_TRAIN = """
+    def train(self, mode=True):
+        super().train(mode)
+        self.base.eval()
+        return self
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "begin", "is_told"),
+    [
+        (OWN_TRAIN, "model.train()", False),
+        ("", "model.train()\n    model.base.eval()", False),
+        ("", "model.train() if epoch == 0 else None", True),
+    ],
+    ids=["its own train", "put back at once", "train forgotten"],
+)
+def test_a_frozen_part_may_be_held_in_evaluation_mode(own: str, begin: str, *, is_told: bool, tmp_path: Path) -> None:
+    found = {each.cause for each in alarms(HEAD + HELD_BASE.format(own=own, begin=begin), tmp_path)}
+    assert found == ({"evaluation_mode"} if is_told else set())
+
+
+REWARDS = """
+rewards = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.ReLU(), nn.Linear(6, 1))
+policy = nn.Linear(3, 4)
+first = torch.optim.SGD(rewards.parameters(), lr=0.1)
+for step in range(3):
+    loss = rewards(torch.randn(8, 4)).square().mean()
+    first.zero_grad()
+    loss.backward()
+    first.step()
+rewards.eval()
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+with torch.no_grad():
+    print(rewards(policy(torch.randn(8, 3))).mean())
+for step in range(3):
+    loss = -rewards(policy(torch.randn(8, 3))).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_gradient_may_go_through_another_model_in_evaluation_mode(*, stays: bool, tmp_path: Path) -> None:
+    held = "optimizer = torch.optim.SGD([*policy.parameters(), *rewards.parameters()], lr=0.1)\n"
+    script = REWARDS if stays else REWARDS.replace("optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)\n", held)
+    found = {each.cause for each in alarms(HEAD + script, tmp_path)}
+    assert ("evaluation_mode" in found) == (not stays)

@@ -178,7 +178,9 @@ def _given_and_kept(case: Case, site: CallSite, position: int, index: int | None
 
 def _is_of_argument(flow: Dataflow, row: int) -> bool:
     """Whether what a call changes was made on another line: no layer before it on the same line has made it, and it is
-    no weight that a layer fills when it is made."""
+    no weight that a layer fills when it is made. Operators, as ``x[0] = 1`` before a layer on its line, are none."""
+    if flow.log.calls[row].function.rpartition(".")[2].startswith("__"):
+        return False
     changed = flow.log.calls[row].changed[0].tensor
     made = flow.newest_producer(changed, row)
     is_weight = flow.log.tensors[changed].role != "tensor"

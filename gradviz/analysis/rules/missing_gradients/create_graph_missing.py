@@ -101,10 +101,12 @@ class CreateGraphMissing(CutRule):
         leaves = sorted({leaf for update in updates for leaf in update.moved})
         updated = location_of_call(flow, first.update)
         keeps = any(update.keeps_its_graph for update in updates)
+        moved = case.histories.together(leaves) or "weights"
+        place = at_line(updated)
         kept = "; retain_graph=True keeps a graph that nothing uses" if keeps else ""
         return self.finding(
-            f"the gradients that move {case.histories.together(leaves) or 'weights'}{at_line(updated)} are constants "
-            f"for the backward{at_line(location_of_call(flow, first.backward))}: no second derivatives{kept}",
+            f"the gradients that move {moved}{'' if moved.endswith(place) else place} are constants for the "
+            f"backward{at_line(location_of_call(flow, first.backward))}: no second derivatives{kept}",
             severity="warning" if keeps else "note",
             symptom="grad_wrong",
             why=_WHY,

@@ -60,6 +60,8 @@ class NonDifferentiableOp(CutRule):
     def check(self, case: Case) -> Iterator[Finding]:
         yield from super().check(case)
         for failed in case.backward_calls.raised:
+            if _is_tried(case, failed):
+                continue
             name, operator = failed.without_derivative, failed.without_formula
             if operator is not None:
                 yield self._refused(case, failed, operator, _REGISTER)
@@ -111,6 +113,15 @@ _SMOOTH = (
     "sample()), or a straight-through estimate"
 )
 _REGISTER = "give the operator a backward with register_autograd(), or compute it with functions of torch"
+
+
+def _is_tried(case: Case, failed: RaisedBackward) -> bool:
+    """Whether a program that trains on only asks whether there is a derivative: nothing that it trains waits for it."""
+    row = case.backward_calls.row_of(failed.graph)
+    if row is None or not case.dataflow.has_step_after(row):
+        return False
+    leaves, _ = case.histories.live_leaves((use.tensor for use in failed.call.roots), row)
+    return case.histories.trained.isdisjoint(leaves)
 
 
 def _has_values_beside(flow: Dataflow, call: Call) -> bool:

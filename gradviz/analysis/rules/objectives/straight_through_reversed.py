@@ -126,17 +126,21 @@ class StraightThroughReversed(Rule):
         flow = case.dataflow
         made = flow.newest_producer(live.tensor, row)
         location = location_of_call(flow, row)
-        chosen = None if made is None else location_of_call(flow, made)
+        chosen_at = None if made is None else location_of_call(flow, made)
+        chosen = case.tensor_name(live.tensor)
         return self.finding(
-            f"the straight-through is turned round: its value is that of {case.tensor_name(kept)}, and its gradient "
-            f"goes to {case.tensor_name(live.tensor)}, which was chosen or rounded from it"
-            + ("" if live.requires_grad else " and has none to pass on"),
+            f"the straight-through is turned round: its value is that of {case.tensor_name(kept)}, and "
+            + (
+                f"its gradient goes to {chosen}, which was chosen or rounded from it"
+                if live.requires_grad
+                else f"{chosen}, which was chosen or rounded from it, has no gradient to pass on"
+            ),
             symptom="grad_wrong" if live.requires_grad else "grad_none",
             why="what follows is trained on values that were never chosen or rounded, and what comes before gets no "
             "gradient from it",
             fix="exchange the two: x + (q - x).detach(), with q = f(x)",
             location=location,
-            symptom_location=chosen if chosen != location else None,
+            symptom_location=chosen_at if chosen_at != location else None,
             # Where both sides are cut off, those that tell of the cuts tell no more.
             tensors=()
             if live.requires_grad

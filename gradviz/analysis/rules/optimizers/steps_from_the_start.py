@@ -20,7 +20,7 @@ class StepsFromTheStart(Rule):
     What it finds
     -------------
     Three or more steps of a line in a row, as in the inner loop of meta-learning or in an attack: the gradient is that
-    of the last result, perhaps clamped, and it is subtracted from the tensor before the first step. A step that is
+    of the last result, perhaps clamped, and it moves the tensor before the first step. A step that is
     corrected once, as in extragradient methods, is left alone. Also steps of which each begins at the same tensor, with
     the gradient of that tensor, where nothing ever uses the results of most of them.
 
@@ -75,9 +75,9 @@ class StepsFromTheStart(Rule):
             yield self._finding(
                 flow,
                 steps,
-                f"{in_a_row:,} steps in a row subtract their gradient from the same tensor, the one before the first "
-                "step, and not from the tensor that the gradient is of",
-                "subtract from the result of the step before: w = w - lr * g, with the w that autograd.grad() got",
+                f"{in_a_row:,} steps in a row move the same tensor by their gradient, the one before the first step, "
+                "and not the tensor that the gradient is of",
+                "move the result of the step before: w = w - lr * g, with the w that autograd.grad() got",
                 {"steps": in_a_row, "times": len(steps)},
             )
         for steps in filter(None, (_never_used(flow, steps) for steps in made.values())):

@@ -11,7 +11,9 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.layer_calls import OTHERWISE_IN_TRAINING, is_training
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.lines.lines_of_training import is_held_in_evaluation
 from gradviz.graph.call_log import Call
+from gradviz.graph.traversal import scopes_around
 
 
 class EvaluationMode(Rule):
@@ -97,6 +99,7 @@ def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
     """Whether dropout is off while adapters of a frozen model are trained, as some do on purpose.
 
     Most of its parameters are frozen, and it was never evaluated before: nobody forgot to call ``train()`` afterwards.
+    Or some are frozen, and the program puts a part into evaluation mode again as soon as the whole is in training mode.
     """
     flow = case.dataflow
     if any(OTHERWISE_IN_TRAINING[flow.log.calls[row].function] != "dropout" for row in asleep):
@@ -104,6 +107,8 @@ def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
     uses = [use for row in rows for use in flow.log.calls[row].inputs]
     given = {use.tensor: use.requires_grad for use in uses if flow.log.tensors[use.tensor].role == "parameter"}
     frozen = [tensor for tensor, is_trained in given.items() if not is_trained]
+    if frozen and is_held_in_evaluation(case):
+        return True
     users = (flow.log.calls[row] for tensor in frozen for row in flow.users(tensor) if row < asleep[0])
     computed = (call for call in users if call.kind == "operation" and call.grad_mode != "enabled")
     was_evaluated = any(not given.keys() >= {use.tensor for use in call.outputs} for call in computed)
@@ -147,11 +152,23 @@ def _is_trained_there(case: Case, row: int, backward: int, last_steps: dict[int,
     call = case.dataflow.log.calls[row]
     if not any(use.requires_grad for use in call.outputs) or _is_frozen(case, call):
         return False
+    if _is_of_finished_model(case, call, backward, last_steps):
+        return False
     live = [use.tensor for use in call.live_inputs]
     leaves, _ = case.histories.live_leaves(live, row)
     own = {tensor for tensor in live if case.dataflow.log.tensors[tensor].role == "parameter"} & case.histories.trained
     trained = own or (leaves | set(live)) & case.histories.trained
     return any(last_steps.get(tensor, backward + 1) > backward for tensor in trained)
+
+
+def _is_of_finished_model(case: Case, call: Call, backward: int, last_steps: dict[int, int]) -> bool:
+    """Whether a call is one of a whole model of which no step changes anything from then on, such as a frozen model of
+    rewards through which the gradient of another one goes."""
+    scopes = case.dataflow.log.scopes
+    around = list(scopes_around(scopes, call.scope))
+    own = case.histories.parameters_below(scopes[around[-1]].path) if around else []
+    trained = case.histories.trained.intersection(own)
+    return bool(own) and all(last_steps.get(tensor, backward + 1) <= backward for tensor in trained)
 
 
 def _is_frozen(case: Case, call: Call) -> bool:

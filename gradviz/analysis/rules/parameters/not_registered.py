@@ -98,7 +98,7 @@ class NotRegistered(Rule):
                 + ("" if is_raised else f", so {'it gets' if len(tensors) == 1 else 'they get'} gradients and no step"),
                 symptom="raises" if is_raised else "grad_wrong",
                 why="a module only knows what is assigned to it as a parameter or a module, not what a plain list, "
-                "dict or tensor attribute holds",
+                "a dict, a function or an attribute with a tensor holds",
                 fix=_remedy(histories, tensors),
                 location=locations[tensors[0]],
                 tensors=names_of(histories.flow, tensors),

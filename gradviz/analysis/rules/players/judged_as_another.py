@@ -178,7 +178,9 @@ def _are_scored(case: Case, row: int, judges: set[int]) -> bool:
     which may be asked for other labels."""
     flow = case.dataflow
     joined = flow.log.calls[row].outputs[0].tensor
-    count = shape_of(flow, joined)[0]
+    count = next(iter(shape_of(flow, joined)), None)
+    if count is None:
+        return False  # An error of what was looked up, such as that of codes.
     below = flow.descendants(joined, row, flow.next_of_kind("backward", row))
     for each in (row, *below):
         if _owners_of_call(case, each) - judges:

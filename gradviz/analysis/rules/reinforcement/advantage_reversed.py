@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.computed_alike import twins
@@ -28,7 +29,7 @@ class AdvantageReversed(Rule):
     -------------
     A loss that subtracts log-probabilities of actions, times ``value - target`` without a gradient, or adds cross
     entropies of actions that are weighed so, where the same ``value``, or the same network called once more, is fitted
-    to the same ``target`` by an error.
+    to the same ``target`` by an error. A difference whose line speaks of a cost is left alone.
 
     Why it matters
     --------------
@@ -80,7 +81,7 @@ class AdvantageReversed(Rule):
                     if found is None or not _is_fitted(flow, *found, fitted):
                         continue
                     row, _ = found
-                    if flow.log.calls[row].call_site not in told:
+                    if flow.log.calls[row].call_site not in told and not _is_of_costs(case, row):
                         told.add(flow.log.calls[row].call_site)
                         yield self._finding(flow, row, term.row)
 
@@ -105,6 +106,14 @@ def _is_fitted(flow: Dataflow, row: int, sides: tuple[int, int], fitted: set[tup
     return any(twins(flow, (sides[0], row), (value, len(flow.log.calls))) is not None for value in values)
 
 
+def _is_of_costs(case: Case, row: int) -> bool:
+    """Whether the line of a difference speaks of a cost: what costs less than expected should become more likely."""
+    location = location_of_call(case.dataflow, row)
+    text = "" if location is None else case.source_line(location) or ""
+    return _COSTS.search(text.partition("#")[0]) is not None
+
+
+_COSTS = re.compile(r"cost|penalt|regret|latenc|tour", re.IGNORECASE)
 _BOTH = 2
 _PRODUCTS = frozenset({"mul", "dot", "inner", "vdot", "vecdot", "einsum", "tensordot", "matmul", "mv"})
 _NORMALIZES = frozenset({"div", "sub", "add", "mul", "detach", "clamp", "neg", "layer_norm", "tanh"})

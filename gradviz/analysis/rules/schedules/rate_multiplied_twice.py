@@ -64,7 +64,9 @@ class RateMultipliedTwice(Rule):
                 yield self._of_two_factors(case, schedule, base)
             if schedule.class_name not in _OF_FACTORS:
                 continue
-            begins_so = _is_square(schedule.first_rate, base, _ROUNDING)
+            begins_so = _is_square(schedule.first_rate, base, _ROUNDING) and not _rises(
+                schedule, optimizer.learning_rates
+            )
             rate = schedule.first_rate if begins_so else _peak_that_is_square(schedule, base)
             if rate is not None:
                 yield self._finding(case, schedule, base, rate, "begins with" if begins_so else "reaches at most")
@@ -118,6 +120,12 @@ def _peak_that_is_square(schedule: Schedule, base: float) -> float | None:
     return schedule.peak_rate if is_found else None
 
 
+def _rises(schedule: Schedule, rates: tuple[float | None, ...]) -> bool:
+    """Whether it goes up from its first learning rate, as a warm-up of 1,000 steps to 0.001 does from 0.000001."""
+    first, highest = schedule.first_rate, max(schedule.peak_rate or 0.0, next(iter(rates), None) or 0.0)
+    return first is not None and highest > _RISEN * first
+
+
 def _stays_far_below(schedule: Schedule, base: float, rates: tuple[float | None, ...]) -> bool:
     """Whether the factors of a run rose and fell again, and were all small."""
     peak, first, last = schedule.peak_rate, schedule.first_rate, next(iter(rates), None)
@@ -138,6 +146,7 @@ def _is_square(rate: float | None, base: float, rounding: float) -> bool:
 
 _OF_FACTORS = frozenset({"LambdaLR", "MultiplicativeLR"})
 _HIGHEST = 0.2
+_RISEN = 1.5
 """A factor above it may be the beginning of a warm-up."""
 _ROUNDING = 1e-6
 _ORDINARY = 0.02

@@ -180,6 +180,9 @@ def _meeting(flow: Dataflow, row: int) -> _Meeting | None:
         is_of_classes = name == "cross_entropy"
         is_told = is_never_negative(made[1]) and (is_of_classes or values.minimum < _HALF)
         is_told |= is_of_classes and plain_name(made[1].function) == "sigmoid"
+        bounded = value_maker(flow, made[1].inputs[0].tensor, made[0]) if made[1].inputs else None
+        # Of probabilities that a clamp keeps from zero, the softmax is to be left out, which another rule tells.
+        is_told &= bounded is None or plain_name(bounded[1].function) != "softmax"
     else:
         known = value_maker(flow, target.tensor, row)
         is_drawn = known is not None and plain_name(known[1].function) in _DRAWS

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.gradients.accumulation import Accumulating, undivided_accumulation
+from gradviz.analysis.gradients.accumulation import ACCUMULATES, Accumulating, undivided_accumulation
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.sums_of_gradients import undivided_sums
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
 
 
 class AccumulationUndivided(Rule):
@@ -21,7 +24,8 @@ class AccumulationUndivided(Rule):
     A loop that calls ``backward()`` each time and steps only sometimes, or calls it for each piece of one batch, where
     the loss is a mean over its rows, and neither the loss nor the gradients are divided; also where the program adds up
     what ``grad()`` returns for the pieces, and assigns the sum to ``.grad``. Losses that are sums over the batch are
-    left alone, and so are loops over tasks inside of a step. A loop inside of a step is known to accumulate by its
+    left alone, and so are loops over tasks inside of a step, backward calls that reach different heads, and programs
+    that divide the learning rate instead. A loop inside of a step is known to accumulate by its
     names: ``for micro_step in range(accumulation_steps)``.
 
     Why it matters
@@ -57,8 +61,9 @@ class AccumulationUndivided(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        for each in (*undivided_accumulation(case), *undivided_sums(case)):
-            yield self._finding(case, each)
+        found = (*undivided_accumulation(case), *undivided_sums(case))
+        if found and not _has_divided_rate(case):
+            yield from (self._finding(case, each) for each in found)
 
     def _finding(self, case: Case, found: Accumulating) -> Finding:
         flow = case.dataflow
@@ -77,3 +82,17 @@ class AccumulationUndivided(Rule):
             tensors=names_of(flow, leaves),
             evidence={"backward_calls": found.times},
         )
+
+
+def _has_divided_rate(case: Case) -> bool:
+    """Whether the program divides the learning rate by the number of batches instead: ``lr=rate / accumulate``."""
+    classes = {each.class_name for each in case.dataflow.log.optimizers}
+    calls = [node for _, tree in own_files(case) for node in tree.nodes if isinstance(node, ast.Call)]
+    rates = [each.value for call in calls for each in call.keywords if each.arg == "lr"]
+    rates += [each for call in calls if called_name(call) in classes for each in call.args[1:2]]
+    return any(
+        isinstance(rate, ast.BinOp)
+        and isinstance(rate.op, ast.Div)
+        and ACCUMULATES.search(last_name(rate.right).lower()) is not None
+        for rate in rates
+    )

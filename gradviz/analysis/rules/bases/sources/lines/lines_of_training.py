@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import called_name
 
 
 def line_that_trains_all(case: Case, row: int) -> Location | None:
@@ -23,6 +27,42 @@ def is_put_back(case: Case, row: int, path: str) -> bool:
     asked = re.compile(rf"\b{re.escape(name)}\.(eval\(\)|train\(False\)|train\(mode=False\))")
     texts = (text for lines in case.capture.sources.values() for text in lines.values())
     return bool(name) and any(map(asked.search, texts)) and line_that_trains_all(case, row) is not None
+
+
+def is_held_in_evaluation(case: Case) -> bool:
+    """Whether the program puts a part of a model into evaluation mode each time that the model is put into training
+    mode: in its own ``train()``, or in the statement behind ``model.train()``."""
+    for _, tree in own_files(case):
+        for node in tree.nodes:
+            body = getattr(node, "body", None)
+            is_own = isinstance(node, ast.FunctionDef) and node.name == "train"
+            if is_own and isinstance(tree.parent(node), ast.ClassDef) and "off" in map(_switches, ast.walk(node)):
+                return True
+            if isinstance(body, list) and any(_is_put_back_at_once(*pair) for pair in pairwise(body)):
+                return True
+    return False
+
+
+def _is_put_back_at_once(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two statements are ``model.train()`` and ``model.encoder.eval()``."""
+    calls = [each.value for each in (one, other) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
+    return [_switches(each) for each in calls] == ["on", "off"] and _model_of(calls[0]) != _model_of(calls[1])
+
+
+def _model_of(call: ast.Call) -> str:
+    return ast.dump(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def _switches(node: ast.AST) -> str | None:
+    """Whether a call puts a module into training mode, ``on``, or evaluation mode."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    given = [*node.args, *(each.value for each in node.keywords)]
+    if called_name(node) == "eval" and not given:
+        return "off"
+    if called_name(node) != "train":
+        return None
+    return "off" if given and isinstance(given[0], ast.Constant) and given[0].value is False else "on"
 
 
 def _only_line_of_train(case: Case) -> Location | None:
