@@ -255,7 +255,9 @@ class ZeroGradients:
         operand = _operand(call)
         values = flow.values_of(operand, row) if operand is not None else None
         cause = cause_by_slope(node, call, values)
-        zero = replace(plain, cause=cause, call=row, operand=values, blamed_site=line_of_module(flow, call))
+        # A loss has no setting to change where it was made.
+        site = None if plain_name(call.function) == "cross_entropy" else line_of_module(flow, call)
+        zero = replace(plain, cause=cause, call=row, operand=values, blamed_site=site)
         if cause not in ("dead_relu", "saturation") or operand is None or values is None:
             return zero
         return self._by_weights(zero, operand.tensor, row)

@@ -141,3 +141,26 @@ def test_gradients_that_hooks_computed_during_the_backward_are_no_clears(kept: s
 def test_noise_in_the_place_of_gradients_clears_them(given: str, tmp_path: Path) -> None:
     found = alarms(HEAD + PRIVATE.format(kept="p.each = of_each.sum(0)", given=given), tmp_path)
     assert "missing_zero_grad" in [each.cause for each in found]
+
+
+RAMP = """
+body, task, domain = nn.Linear(4, 6), nn.Linear(6, 2), nn.Linear(6, 2)
+optimizer = torch.optim.SGD([*body.parameters(), *task.parameters(), *domain.parameters()], lr=0.1)
+for step in range(8):
+    factor = {factor}
+    features = body(torch.randn(16, 4)).tanh()
+    shared = features.clone()
+    shared.register_hook(lambda grad: -factor * grad)
+    loss = F.cross_entropy(task(features), torch.randint(2, (16,)))
+    loss = loss + F.cross_entropy(domain(shared), torch.randint(2, (16,)))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_factor_that_grows_from_zero_is_no_hook_that_clears(tmp_path: Path) -> None:
+    causes = {each.cause for each in alarms(HEAD + RAMP.format(factor="step / 7"), tmp_path)}
+    assert "hook_alters_grad" not in causes
+    causes = {each.cause for each in alarms(HEAD + RAMP.format(factor="0.0"), tmp_path)}
+    assert "hook_alters_grad" in causes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ast
 
 from msgspec import Struct
 
@@ -21,6 +21,8 @@ from gradviz.analysis.dataflow.call_words import (
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.rules.bases.sources.cached_results import function_on
+from gradviz.analysis.rules.bases.sources.source_tree import called_name, tree_of
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
@@ -80,7 +82,7 @@ def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
     makers = [flow.newest_producer(tensor, found.cut.call) for tensor in found.cut.live_inputs]
     if not makers or any(maker is None or _calls_for(flow, maker, own) for maker in makers):
         return None
-    if not _only_hands_on(flow, own) or _keeps(case.source_line(Location(own.file, own.line))):
+    if not _only_hands_on(flow, own) or not _only_returns(case, own):
         return None
     name = function_of(own).rpartition(".")[2]
     return BetterLine(
@@ -91,11 +93,27 @@ def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
     )
 
 
-def _keeps(text: str | None) -> bool:
-    """Whether a line keeps its result in an attribute, where others read it."""
-    return text is not None and re.match(r"\s*\w+(\.\w+)+ *=[^=]", text) is not None
+def _only_returns(case: Case, own: CallSite) -> bool:
+    """Whether a function only returns what it was given in another form, also inside of lists: it stores nothing, and
+    computes nothing with NumPy."""
+    lines = case.capture.sources.get(own.file)
+    tree = None if lines is None else tree_of(lines)
+    function = None if tree is None else function_on(tree, own.line)
+    if function is None:
+        return False
+    body = [each for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function]
+    called = {called_name(each) for each in ast.walk(function) if isinstance(each, ast.Call)}
+    names = _SAME_VALUES | _OF_CONTAINERS | {function.name}
+    return called <= names and all(isinstance(each, (ast.Return, ast.If)) or _is_text(each) for each in body)
 
 
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+_OF_CONTAINERS = frozenset(
+    {"isinstance", "is_tensor", "type", "list", "tuple", "dict", "items", "values", "map", "zip"}
+)
 _BY_CALLS = ("detach", "data", "value", "numpy")
 
 

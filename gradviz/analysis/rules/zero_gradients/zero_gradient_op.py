@@ -73,6 +73,8 @@ class ZeroGradientOp(ZeroGradientRule):
             return "no path fits a target into fewer frames than it has symbols: input_lengths are too small for it"
         if operation == "grid_sample":
             return "-1 and 1 are the edges of the image, whatever its size is; outside there are zeros"
+        if operation == "cross_entropy":
+            return "of one class it is 0 whatever the input is; of several, scores far apart round its derivative to 0"
         if is_flat_everywhere(operation):
             return f"{operation}() is constant between jumps: its derivative is zero everywhere"
         return f"the derivative of {operation}() is zero at what it got in all of these steps"
@@ -88,6 +90,8 @@ class ZeroGradientOp(ZeroGradientRule):
             return "pass the number of frames that ctc_loss() gets for each sample, with every stride counted once"
         if operation == "grid_sample":
             return "scale the points to -1 to 1: 2 * x / (width - 1) - 1 for pixels, with align_corners=True"
+        if operation == "cross_entropy":
+            return "one score for each sample needs F.binary_cross_entropy_with_logits(); else bound the scores"
         return (
             "remove it in training, use a smooth function instead, or let the gradient pass by it "
             "(straight-through): x + (f(x) - x).detach()"

@@ -38,13 +38,32 @@ def by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> di
 
 
 def line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
-    """The line in the function that also made the optimizer: before the first step, two lines change their places. In
-    the middle of training, it is the line of the call itself, unless that is in a file of helpers, or wraps a layer so
-    that the old one is still used: it can only be wrapped earlier."""
+    """The line of a call, or that in the function that also made the optimizer, where two lines change their places.
+
+    The latter if the call is in a file of helpers; if it wraps a layer, so that the old one is still used: it can only
+    be wrapped earlier; and if it puts something of another shape in the place of a parameter before the first step:
+    what has the same shape could be written into the old one.
+    """
     own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
-    is_early = not any(made < step < row for step in histories.steps)
-    is_edited = own is None or apart is None or (own.file == apart.file and not is_early)
-    return own if is_edited and not _wraps(histories, row) else apart
+    is_edited = own is None or apart is None or own.file == apart.file
+    is_moved = _wraps(histories, row) or (_is_early(histories, row, made) and _changes_shape(histories, row))
+    return own if is_edited and not is_moved else apart
+
+
+def _is_early(histories: ParameterHistories, row: int, made: int) -> bool:
+    """Whether it is called before the first step of an optimizer, and not while the model runs."""
+    is_first = not any(made < step < row for step in histories.steps)
+    return is_first and histories.log.calls[row].scope is None
+
+
+def _changes_shape(histories: ParameterHistories, row: int) -> bool:
+    """Whether a call puts tensors of other shapes in the place of those that were there."""
+    uses = histories.log.calls[row].inputs
+    old, new = (
+        sorted(histories.tensor(use.tensor).facts.shape for use in uses if use.place.startswith("old") is is_old)
+        for is_old in (True, False)
+    )
+    return old != new
 
 
 def _wraps(histories: ParameterHistories, row: int) -> bool:
