@@ -258,15 +258,15 @@ HELD = (
 FAULTS = {
     "a weight in add() that is rounded down": (
         "term_without_gradient",
-        FADED.format("0.5 * min(1.0, step // 100)", "loss = torch.add(fit, size, alpha=faded(step))  # HERE"),
+        FADED.format("0.5 * min(1.0, step // 100)  # HERE", "loss = torch.add(fit, size, alpha=faded(step))"),
     ),
     "the same as a factor": (
         "term_without_gradient",
-        FADED.format("min(int(step / 100), 1)", "weight = faded(step)\n    loss = fit + weight * size  # HERE"),
+        FADED.format("min(int(step / 100), 1)  # HERE", "weight = faded(step)\n    loss = fit + weight * size"),
     ),
     "the same with lerp()": (
         "term_without_gradient",
-        FADED.format("min(1, step // 100)", "loss = torch.lerp(fit, size, float(faded(step)))  # HERE"),
+        FADED.format("min(1, step // 100)  # HERE", "loss = torch.lerp(fit, size, float(faded(step)))"),
     ),
     "dropout in place on parts of the data": (
         "data_changed_again", READ.format("data.split(12)", "x = F.dropout(x, 0.3, inplace=True)  # HERE"),

@@ -20,7 +20,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, location_o
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.rates.capped_divisions import is_of_capped_division
+from gradviz.analysis.rules.bases.sources.rates.capped_divisions import line_of_capped_division
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 
 
@@ -126,18 +126,20 @@ class TermWithoutGradient(Rule):
     def _of_weightless(self, case: Case, term: WeightlessTerm) -> Finding:
         flow, location = case.dataflow, location_of_call(case.dataflow, term.factor)
         lines = {} if location is None else case.capture.sources.get(location.file, {})
-        is_rounded = location is not None and bool(lines) and is_of_capped_division(tree_of(lines), location.line)
+        line = line_of_capped_division(tree_of(lines), location.line) if location is not None and lines else None
+        rounded = None if location is None or line is None else Location(location.file, line)
         return self.finding(
             f"{case.tensor_name(term.tensor)} is multiplied by 0 in all {term.steps:,} steps: this term of the loss "
             "brings no gradient",
-            severity=self.severity if is_rounded else "note",
+            severity=self.severity if rounded else "note",
             symptom="grad_zero",
             why="its parameters learn from other terms only; the weight is an integer division, bounded by 1, which is "
             "0 until its end"
-            if is_rounded
+            if rounded
             else "its parameters learn from other terms only; a weight of 0 may be meant, or be an integer division",
-            fix="divide with /: min(1, step / length)" if is_rounded else "give the term a weight, or leave it out",
-            location=location,
+            fix="divide with /: min(1, step / length)" if rounded else "give the term a weight, or leave it out",
+            location=rounded or location,
+            symptom_location=location if rounded not in (None, location) else None,
             tensors=names_of(flow, term.parameters),
             evidence={"steps": term.steps, "parameters": len(term.parameters)},
         )

@@ -55,6 +55,7 @@ class NoNonlinearity(Rule):
     code = "GV677"
     name = "no_nonlinearity"
     severity = "warning"
+    yields_to = ("exploding_chain",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()

@@ -5,8 +5,8 @@
 ... w = faded(3)
 ... loss = a + w * b
 ... other = a + (step // 100) * b'''.splitlines(), 1)))
->>> is_of_capped_division(tree, 4), is_of_capped_division(tree, 5)
-(True, False)
+>>> line_of_capped_division(tree, 4), line_of_capped_division(tree, 5)
+(2, None)
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ _ROUNDS = frozenset({"int", "floor"})
 _MOST_LOOKS = 3
 
 
-def is_of_capped_division(tree: SourceTree, line: int) -> bool:
-    """Whether a line, a function that it calls, or what its variables are given, bounds a quotient that was rounded
-    down by 1."""
+def line_of_capped_division(tree: SourceTree, line: int) -> int | None:
+    """Where a line, a function that it calls, or what its variables are given, bounds a quotient that was rounded down
+    by 1; None if it does not."""
     looked = set[str]()
     nodes = [node for node in tree.nodes if getattr(node, "lineno", None) == line]
     for _ in range(_MOST_LOOKS):
-        if any(map(_caps_division, nodes)):
-            return True
+        capped = next((each for each in nodes if _caps_division(each)), None)
+        if capped is not None:
+            return getattr(capped, "lineno", None)
         names = {name for node in nodes if (name := _name_read(node))} - looked
         looked |= names
         nodes = [each for node in _definitions(tree, names) for each in ast.walk(node)]
-    return False
+    return None
 
 
 def _name_read(node: ast.AST) -> str:
