@@ -56,6 +56,16 @@ FAULTS = {
     ("non_differentiable_op", "the same in place, with a name"): _ROUTED
     + _GATED.format(gates="scatter_(-1, choice, value=1.0)  # HERE")
     + TRAIN,
+    ("broken_weight_tie", "a copy of the head alone, which shared its weight with the embedding"): """
+table, head = nn.Embedding(12, 6), nn.Linear(6, 12, bias=False)
+head.weight = table.weight
+head = copy.deepcopy(head)  # HERE
+optimizer = torch.optim.Adam([*table.parameters(), *head.parameters()])
+for step in range(3):
+    ids = torch.randint(12, (5, 6))
+    loss = F.cross_entropy(head(table(ids[:, :-1])).flatten(0, 1), ids[:, 1:].flatten())
+"""
+    + TRAIN,
     ("broken_weight_tie", "a buffer with the transposed values of the encoder"): """
 class Tied(nn.Module):
     def __init__(self):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -145,6 +145,7 @@ def _ties(histories: ParameterHistories) -> Iterator[Tie]:
             for old, new in _replacements(arguments):
                 if replaced_by.setdefault(old, new) != new:
                     yield Tie(replaced_by[old], new, row, "torn")
+    yield from _deep_copies(histories, set(replaced_by.values()))
 
 
 def _rows_that_untie(histories: ParameterHistories, ties: list[Tie]) -> set[int]:
@@ -172,13 +173,29 @@ def _detached_copies(histories: ParameterHistories, row: int, arguments: dict[st
     A detached copy alone proves nothing: a layer may start with the values of another one.
     """
     new = arguments.get("new")
-    makers = {histories.tensor(each).producer for each in histories.flow.sharing_memory(new)} if new is not None else ()
-    for maker in makers:
+    if new is not None:
+        yield from (Tie(origin, new, row, "detached copy") for origin, _ in _origins(histories, new))
+
+
+def _deep_copies(histories: ParameterHistories, tied: Container[int]) -> Iterator[Tie]:
+    """Parameters that a copy of a whole module made before the first step, of which an embedding and a layer shared
+    one: ``deepcopy(head)`` does not know what is outside of ``head``."""
+    first = next(iter(histories.steps), 0)
+    for new in sorted(histories.trained):
+        for origin, maker in _origins(histories, new):
+            if origin in tied and maker < first:
+                yield Tie(origin, new, maker, "copied")
+
+
+def _origins(histories: ParameterHistories, new: int) -> Iterator[tuple[int, int]]:
+    """The weight of an embedding of which another layer has a detached copy, or the other way round, with the call that
+    copied it."""
+    for maker in {histories.tensor(each).producer for each in histories.flow.sharing_memory(new)}:
         origin = None if maker is None else _detached_origin(histories, maker)
-        if new is not None and origin is not None and origin != new:
+        if maker is not None and origin is not None and origin != new:
             is_embedded = [_is_embedded(histories, number) for number in (origin, new)]
             if any(is_embedded) and not all(is_embedded):
-                yield Tie(origin, new, row, "detached copy")
+                yield origin, maker
 
 
 def _values_of_another(histories: ParameterHistories, row: int, arguments: dict[str, int]) -> Iterator[Tie]:
