@@ -182,7 +182,7 @@ def _is_of_noise(flow: Dataflow, target: TensorUse, row: int, above: frozenset[i
     since, calls = flow.step_before(row), flow.log.calls
     computed = flow.ancestors(target.tensor, row, since)
     drawn = [use.tensor for each in computed if is_normal_draw(calls[each]) for use in calls[each].outputs]
-    users = (calls[user] for tensor in drawn for user in flow.users(tensor, since) if user in above)
+    users = (calls[user] for tensor in drawn for user in flow.users(tensor, since) if user in above and user != row)
     return any(plain_name(call.function) in _OF_SAMPLES and call.live_inputs for call in users)
 
 
