@@ -41,7 +41,8 @@ def constant_gradients(histories: ParameterHistories) -> Iterator[DeadTerm]:
         trained = histories.reached_by[backward] & histories.trained
         for row in _rows_of_residuals(flow, backward, since):
             call = flow.log.calls[row]
-            if plain_name(call.function) not in _SUMS | _PRODUCTS or not call.live_inputs:
+            name = plain_name(call.function)
+            if name not in _SUMS | _PRODUCTS or not call.live_inputs:
                 continue
             moved = {use.tensor for use in call.live_inputs}
             for use in call.inputs if len(call.live_inputs) < len(call.inputs) else ():
@@ -49,7 +50,7 @@ def constant_gradients(histories: ParameterHistories) -> Iterator[DeadTerm]:
                 cut = None if gradient is None else cuts.get(gradient)
                 if gradient is None or cut is None or not moved.isdisjoint(_asked_for(flow.log.calls[gradient])):
                     continue
-                if plain_name(call.function) in _PRODUCTS and not _is_of_a_derivative(flow, gradient):
+                if name in _PRODUCTS and not _is_of_a_derivative(flow, gradient):
                     continue
                 leaves, _ = histories.live_leaves(cut.live_inputs, gradient)
                 if parameters := tuple(sorted(leaves & trained)):

@@ -194,7 +194,7 @@ class Dataflow(CallIndex):
         returns true."""
         known: dict[int, int] = {}
         end = len(self.log.calls) if before is None else before
-        waiting = [(row, tensor) for row in self.further_producers(tensor, end, {}, since)]
+        waiting = [(row, tensor) for row in self.further_producers(tensor, end, known, since)]
         waiting += self._behind(tensor, before)
         seen = set(waiting)
         while waiting:

@@ -22,7 +22,8 @@ from gradviz.analysis.dataflow.call_words import (
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, tree_of
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.source_tree import called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
@@ -96,8 +97,7 @@ def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
 def _only_returns(case: Case, own: CallSite) -> bool:
     """Whether a function only returns what it was given in another form, also inside of lists: it stores nothing, and
     computes nothing with NumPy."""
-    lines = case.capture.sources.get(own.file)
-    tree = None if lines is None else tree_of(lines)
+    tree = own_tree(case, own.file)
     function = None if tree is None else function_on(tree, own.line)
     if function is None:
         return False

@@ -22,8 +22,8 @@ class NonDifferentiableOp(CutRule):
     -------------
     ``argmax``, ``argsort``, comparisons, ``sample()`` and others whose results have no ``grad_fn``, where the result is
     used in the loss and some trained tensors have no other path to it. It does not report predictions for a metric:
-    there no tensor loses its gradient. Also ``heaviside``, ``//`` and others that only raise in
-    ``backward()``, and operators of the program without ``register_autograd()``.
+    there no tensor loses its gradient. Also ``heaviside``, ``//`` and others that only raise in ``backward()``, and
+    operators of the program without ``register_autograd()``.
 
     Why it matters
     --------------

@@ -24,9 +24,9 @@ class StateCutEachStep(Rule):
     -------------
     A cell (``LSTMCell``, ``GRUCell``, ``RNNCell``, or a layer called for one time step at a time) that gets its own
     last state without its history each time, so that only its last call has a gradient, or each call one of its own
-    loss. Also a state of any formula
-    that is cut off before each of several time steps, whose losses are added for one backward call, or of which the
-    loss uses the last: the same weights take it once in each step, and nothing else connects the steps.
+    loss. Also a state of any formula that is cut off before each of several time steps, whose losses are added for one
+    backward call, or of which the loss uses the last: the same weights take it once in each step, and nothing else
+    connects the steps.
 
     Why it matters
     --------------

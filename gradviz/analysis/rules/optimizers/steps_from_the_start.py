@@ -20,9 +20,9 @@ class StepsFromTheStart(Rule):
     What it finds
     -------------
     Three or more steps of a line in a row, as in the inner loop of meta-learning or in an attack: the gradient is that
-    of the last result, perhaps clamped, and it moves the tensor before the first step. A step that is
-    corrected once, as in extragradient methods, is left alone. Also steps of which each begins at the same tensor, with
-    the gradient of that tensor, where nothing ever uses the results of most of them.
+    of the last result, perhaps clamped, and it moves the tensor before the first step. A step that is corrected once,
+    as in extragradient methods, is left alone. Also steps of which each begins at the same tensor, with the gradient of
+    that tensor, where nothing ever uses the results of most of them.
 
     Why it matters
     --------------

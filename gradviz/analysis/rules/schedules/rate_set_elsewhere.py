@@ -10,7 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
 from gradviz.analysis.rules.bases.sources.rates.copied_groups import rates_set_in_copies
 from gradviz.analysis.rules.bases.sources.rates.rates_by_hand import rates_set
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
@@ -126,14 +126,14 @@ def _names_of(case: Case, optimizer: LoggedOptimizer) -> set[str]:
 
 def _is_of_another(case: Case, optimizer: LoggedOptimizer, location: Location, name: str) -> bool:
     """Whether the name stands for something else in the function of a line: for options, say, that are called opt."""
-    if name in optimizer.names:
+    tree = None if name in optimizer.names else own_tree(case, location.file)
+    statement = None if tree is None else tree.statement_at(location.line)
+    if tree is None or statement is None:
         return False
-    for tree in (tree for file, tree in own_files(case) if file == location.file):
-        statement = tree.statement_at(location.line)
-        for node in () if statement is None else ast.walk(statement):
-            if isinstance(node, ast.Name) and node.id == name and isinstance(tree.parent(node), ast.Attribute):
-                values = tree.values_of(tree.key_of(node))
-                return bool(values) and not any(_may_be_optimizer(tree, each, optimizer.class_name) for each in values)
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(tree.parent(node), ast.Attribute):
+            values = tree.values_of(tree.key_of(node))
+            return bool(values) and not any(_may_be_optimizer(tree, each, optimizer.class_name) for each in values)
     return False
 
 
@@ -151,19 +151,17 @@ _OPTIONS = frozenset({"parse_args", "Namespace", "SimpleNamespace"})
 
 def _is_copy_of_a_group(case: Case, location: Location) -> bool:
     """Whether the function of a line also gives the same rate to the groups, so that the line only notes it."""
-    for tree in (tree for file, tree in own_files(case) if file == location.file):
-        statement = tree.statement_at(location.line)
-        value = statement.value if isinstance(statement, ast.Assign) else None
-        if statement is None or value is None:
-            return False
-        return any(
-            tree.scope(target) is tree.scope(statement)
-            and target.lineno != location.line
-            and last_name(target.value) != "defaults"
-            and ast.dump(each) == ast.dump(value)
-            for target, each in rates_set(tree)
-        )
-    return False
+    tree = own_tree(case, location.file)
+    statement = None if tree is None else tree.statement_at(location.line)
+    if tree is None or not isinstance(statement, ast.Assign):
+        return False
+    return any(
+        tree.scope(target) is tree.scope(statement)
+        and target.lineno != location.line
+        and last_name(target.value) != "defaults"
+        and ast.dump(each) == ast.dump(statement.value)
+        for target, each in rates_set(tree)
+    )
 
 
 def _is_defined(case: Case, name: str) -> bool:

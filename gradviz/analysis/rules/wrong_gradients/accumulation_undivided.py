@@ -25,8 +25,8 @@ class AccumulationUndivided(Rule):
     the loss is a mean over its rows, and neither the loss nor the gradients are divided; also where the program adds up
     what ``grad()`` returns for the pieces, and assigns the sum to ``.grad``. Losses that are sums over the batch are
     left alone, and so are loops over tasks inside of a step, backward calls that reach different heads, and programs
-    that divide the learning rate instead. A loop inside of a step is known to accumulate by its
-    names: ``for micro_step in range(accumulation_steps)``.
+    that divide the learning rate instead. A loop inside of a step is known to accumulate by its names: ``for
+    micro_step in range(accumulation_steps)``.
 
     Why it matters
     --------------

@@ -75,7 +75,6 @@ class HookAltersGrad(Rule):
             if finding := self._refused(case, hooks, failed):
                 yield finding
         reported: dict[Location | None, Finding] = {}
-        zeroed = set[Location | None]()
         stepped = set(names_of(case.dataflow, case.histories.stepped_by_hooks))
         for number in case.measured_graphs:
             graph = case.graphs[number]
@@ -85,11 +84,10 @@ class HookAltersGrad(Rule):
                 definition = _own(hooks, graph, hooked.node, None)
                 location = _location(case, number, hooked.node.id, definition)
                 known, is_harmless = reported.get(location), _is_harmless(hooked, definition)
-                is_ramp = known is not None and known.is_alarm and is_harmless and location in zeroed
+                # A factor that grows with the steps begins at 0: what the hook does later counts.
+                is_ramp = known is not None and known.is_alarm and known.symptom in _OF_A_RAMP and is_harmless
                 if known is None or is_ramp or (not known.is_alarm and not is_harmless):
                     reported[location] = self._altered(case, number, hooked, definition)
-                    # A factor that grows with the steps begins at 0: what the hook does later counts.
-                    (zeroed.add if hooked.alteration in _OF_A_RAMP else zeroed.discard)(location)
         piled_up = tuple(self._piled_up(case, hooks))
         yield from piled_up
         many = {name for finding in piled_up for name in finding.tensors}
@@ -193,8 +191,8 @@ _VERDICTS: dict[Alteration, str] = {
     "masked": "masks the gradient: {zeros} of its {count} elements become zero, and its norm {before} becomes {after}",
     "changed": "changes the gradient, from norm {before} to {after}",
 }
-_OF_A_RAMP = frozenset({"zero", "shrunk"})
 _SYMPTOMS = {"not_finite": "grad_nan", "zero": "grad_zero", "shrunk": "vanishing"}
+_OF_A_RAMP = frozenset({"grad_zero", "vanishing"})
 
 
 def _words(name: str | None) -> str:

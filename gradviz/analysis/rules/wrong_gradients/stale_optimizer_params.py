@@ -69,40 +69,25 @@ class StaleOptimizerParams(Rule):
         forgotten = case.forgotten_parameters
         originals = frozenset(newcomers).difference(replaced)
         copied = {n: of for n, of in case.copies_in_optimizers.items() if of in originals}
-        late = [
-            n
-            for n in newcomers
-            if n not in replaced
-            and n not in unfrozen
-            and n not in copied.values()
-            and (histories.tensor(n).role == "parameter" or _is_copy_of(histories, n, forgotten))
-            and (_is_made_after(histories, n, optimizer_made) or _is_all(histories, forgotten))
-        ]
+        known = {*replaced, *unfrozen, *copied.values()}
+        late = _made_late(case, [n for n in newcomers if n not in known], optimizer_made)
         if copied:
             yield self._copies_in_optimizer(histories, copied)
         for rows in by_line(histories, replaced.values(), _optimizer_before(histories, replaced.values())).values():
             new = [n for n in sorted(replaced) if replaced[n] in rows]
             yield self._replaced(histories, rows, new, forgotten, _optimizer_before(histories, rows))
-        targets = compared_copies(histories)
-        remade = set(case.missing_gradients.remade.values())
-        # A copy for each step is made to be thrown away; that its original never trains is told by itself.
-        told = frozenset(number for found in case.copies_used if found.is_new for number in found.copies)
-        late = [
-            n
-            for n in late
-            if n not in targets
-            and n not in remade
-            and not is_anchor(histories, n)
-            and original_of(histories, n, told) is None
-        ]
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
             yield self._unfrozen(histories, unfrozen, optimizer_made)
+        else:
+            yield from self._of_earlier_optimizers(histories)
+
+    def _of_earlier_optimizers(self, histories: ParameterHistories) -> Iterator[Finding]:
         switched = [number for number in histories.trained if histories.flag_changes(number)]
         for current in [each for each in histories.steps_by_optimizer if each is not None]:
             earlier = {n: row for n in switched if (row := _of_earlier_optimizer(histories, n, current))}
-            if earlier and not unfrozen:
+            if earlier:
                 yield self._unfrozen(histories, dict(sorted(earlier.items())), histories.given_at(current)[0])
 
     def _replaced(
@@ -208,6 +193,24 @@ def _optimizer_before(histories: ParameterHistories, replaced: Iterable[int]) ->
 
 def _file_name(location: Location) -> str:
     return location.file.replace("\\", "/").rpartition("/")[2]
+
+
+def _made_late(case: Case, newcomers: list[int], optimizer_made: int) -> list[int]:
+    """Those that were made when the optimizer was there, and that no step can have been meant to leave out."""
+    histories, forgotten = case.histories, case.forgotten_parameters
+    targets, remade = compared_copies(histories), set(case.missing_gradients.remade.values())
+    # A copy for each step is made to be thrown away; that its original never trains is told by itself.
+    told = frozenset(number for found in case.copies_used if found.is_new for number in found.copies)
+    return [
+        n
+        for n in newcomers
+        if (histories.tensor(n).role == "parameter" or _is_copy_of(histories, n, forgotten))
+        and (_is_made_after(histories, n, optimizer_made) or _is_all(histories, forgotten))
+        and n not in targets
+        and n not in remade
+        and not is_anchor(histories, n)
+        and original_of(histories, n, told) is None
+    ]
 
 
 def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -50,58 +52,75 @@ class ZeroGradientOp(ZeroGradientRule):
     )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
-        if zero.by == "cancelling":
-            return f"the gradients that {operation}() sends on its several paths cancel out, whatever its input is"
-        if operation == "div":
-            return "single values are divided by their own sum, and the result passes no gradient on"
-        if operation == "ctc_loss":
-            return "ctc_loss() has an infinite loss for every sample, and zero_infinity makes it 0, with its gradient"
-        if operation == "grid_sample":
-            return "grid_sample() reads nothing of its image: all points of the grid lie outside of -1 to 1"
-        what = "softmax over a single element" if "softmax" in operation else f"{operation}()"
-        is_flat = "softmax" in operation or is_flat_everywhere(operation)
-        return f"{what} passes no gradient on{', whatever its input is' if is_flat else ''}"
+        return _words_for(zero, operation).verdict
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
-        if zero.by == "cancelling":
-            return "its result does not depend on its input: x - x.mean() of a single element is always 0"
-        if operation == "div":
-            return "x / x.sum() of one element is always 1: its derivative is zero"
-        if "softmax" in operation:
-            return "softmax over one element is 1 whatever the element is: its derivative is zero"
-        if operation == "ctc_loss":
-            return "no path fits a target into fewer frames than it has symbols: input_lengths are too small for it"
-        if operation == "grid_sample":
-            return "-1 and 1 are the edges of the image, whatever its size is; outside there are zeros"
-        if operation == "cross_entropy":
-            return "of one class it is 0 whatever the input is; of several, scores far apart round its derivative to 0"
-        if is_flat_everywhere(operation):
-            return f"{operation}() is constant between jumps: its derivative is zero everywhere"
-        return f"the derivative of {operation}() is zero at what it got in all of these steps"
+        return _words_for(zero, operation).why
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
-        if zero.by == "cancelling":
-            return "look at the shapes: a dimension of size 1 is reduced, or a value is compared with itself"
-        if operation == "div":
-            return "do not normalize where only one is left: weigh with the value itself"
-        if "softmax" in operation:
-            return "use sigmoid for a single output, or softmax over the dimension that holds the classes (dim=)"
-        if operation == "ctc_loss":
-            return "pass the number of frames that ctc_loss() gets for each sample, with every stride counted once"
-        if operation == "grid_sample":
-            return "scale the points to -1 to 1: 2 * x / (width - 1) - 1 for pixels, with align_corners=True"
-        if operation == "cross_entropy":
-            return "one score for each sample needs F.binary_cross_entropy_with_logits(); else bound the scores"
-        return (
-            "remove it in training, use a smooth function instead, or let the gradient pass by it "
-            "(straight-through): x + (f(x) - x).detach()"
-        )
+        return _words_for(zero, operation).fix
 
     def wrong_use(self, case: Case, zero: ZeroGradient) -> tuple[Location | None, str] | None:
         turned = None if zero.call is None else _straight_through_turned_round(case.dataflow, zero.call)
         return None if turned is None else (case.location_of_call(turned), _TURN_ROUND)
 
 
+class _Words(NamedTuple):
+    """What is told of an operation."""
+
+    verdict: str
+    why: str
+    fix: str
+
+
+def _words_for(zero: ZeroGradient, operation: str) -> _Words:
+    if zero.by == "cancelling":
+        return _Words(
+            f"the gradients that {operation}() sends on its several paths cancel out, whatever its input is",
+            "its result does not depend on its input: x - x.mean() of a single element is always 0",
+            "look at the shapes: a dimension of size 1 is reduced, or a value is compared with itself",
+        )
+    known = _WORDS.get("softmax" if "softmax" in operation else operation)
+    if known is not None:
+        return known
+    is_flat = is_flat_everywhere(operation)
+    return _Words(
+        f"{operation}() passes no gradient on{', whatever its input is' if is_flat else ''}",
+        f"{operation}() is constant between jumps: its derivative is zero everywhere"
+        if is_flat
+        else f"the derivative of {operation}() is zero at what it got in all of these steps",
+        "remove it in training, use a smooth function instead, or let the gradient pass by it (straight-through): "
+        "x + (f(x) - x).detach()",
+    )
+
+
+_WORDS = {
+    "div": _Words(
+        "single values are divided by their own sum, and the result passes no gradient on",
+        "x / x.sum() of one element is always 1: its derivative is zero",
+        "do not normalize where only one is left: weigh with the value itself",
+    ),
+    "softmax": _Words(
+        "softmax over a single element passes no gradient on, whatever its input is",
+        "softmax over one element is 1 whatever the element is: its derivative is zero",
+        "use sigmoid for a single output, or softmax over the dimension that holds the classes (dim=)",
+    ),
+    "cross_entropy": _Words(
+        "cross_entropy() passes no gradient on",
+        "of one class it is 0 whatever the input is; of several, scores far apart round its derivative to 0",
+        "one score for each sample needs F.binary_cross_entropy_with_logits(); else bound the scores",
+    ),
+    "ctc_loss": _Words(
+        "ctc_loss() has an infinite loss for every sample, and zero_infinity makes it 0, with its gradient",
+        "no path fits a target into fewer frames than it has symbols: input_lengths are too small for it",
+        "pass the number of frames that ctc_loss() gets for each sample, with every stride counted once",
+    ),
+    "grid_sample": _Words(
+        "grid_sample() reads nothing of its image: all points of the grid lie outside of -1 to 1",
+        "-1 and 1 are the edges of the image, whatever its size is; outside there are zeros",
+        "scale the points to -1 to 1: 2 * x / (width - 1) - 1 for pixels, with align_corners=True",
+    ),
+}
 _TURN_ROUND = (
     "turn the straight-through round, so that the gradient goes to x and the value is that of q = f(x): "
     "x + (q - x).detach()"

@@ -19,6 +19,11 @@ def own_files(case: Case) -> Iterator[tuple[str, SourceTree]]:
             yield file, tree_of(lines)
 
 
+def own_tree(case: Case, file: str) -> SourceTree | None:
+    """The source of one file; None if it is that of a library."""
+    return next((tree for own, tree in own_files(case) if own == file), None)
+
+
 def files_in_parts(case: Case) -> list[str]:
     """The files of which the recording has too few lines to read them as a whole."""
     return [file for file, tree in own_files(case) if not tree.module.body]
