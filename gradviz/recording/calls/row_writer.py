@@ -118,7 +118,7 @@ class CallWriter:
             sentences.append(f"the values of {self.uses.values.too_large:,} tensors were not read: they are too large")
         if self.rows.dropped:
             needed = self.rows.dropped_needed
-            in_use = f"of {needed:,} of them something" if needed else "nothing that they made"
+            in_use = f"{needed:,} of them had made something that" if needed else "nothing that they had made"
             sentences.append(f"{self.rows.dropped:,} calls of earlier steps were forgotten; {in_use} was still in use")
         return sentences
 

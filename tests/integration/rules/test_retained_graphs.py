@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gradviz.recording.calls.rows import Rows
 from tests.integration.rules.test_failed_backwards import findings_in, marked_line
 
 LOSSES_IN_A_DICT_OF_A_FUNCTION = """
@@ -278,3 +279,25 @@ def test_losses_are_found_in_a_module_that_only_a_library_holds(ran: str, tmp_pa
     assert "net.history[" in finding.message
     healthy = TRAINED_BY_A_LIBRARY.format(folder=str(library), ran=ran, kept="loss.detach()")
     assert findings_in(healthy, tmp_path) == ()
+
+
+KEPT_IN_A_LONG_RUN = """
+net, kept = nn.Linear(4, 1), []
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(70):
+    loss = net(torch.randn(5, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    [torch.ones(2) for _ in range(20)]
+    kept.append(loss)  # here
+"""
+
+
+def test_in_a_long_run_only_some_of_the_graphs_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = findings_in(KEPT_IN_A_LONG_RUN, tmp_path)[0]
+    assert "hold the graphs of 70 forward passes" in whole.message
+    monkeypatch.setattr(Rows.__init__, "__defaults__", (400,))
+    part = findings_in(KEPT_IN_A_LONG_RUN, tmp_path)[0]
+    assert part.cause == "graph_retained_leak"
+    assert "hold the graphs of at least " in part.message

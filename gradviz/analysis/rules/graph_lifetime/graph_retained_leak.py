@@ -76,7 +76,7 @@ class GraphRetainedLeak(Rule):
         many = len(retained.tensors) > 1
         return self.finding(
             f"{variable}{' and others like it' if many else ''} {'hold' if many else 'holds'} the graphs of "
-            f"{retained.graphs:,} forward passes{at_line(line)}",
+            f"{'at least ' if case.dataflow.log.dropped else ''}{retained.graphs:,} forward passes{at_line(line)}",
             why="a tensor that requires grad holds the graph that computed it, with the memory of its activations",
             fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what does not "
             "train under torch.no_grad()",
