@@ -285,7 +285,9 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     """Path of a module that holds it in a plain list, dict or attribute, though no module has it as a parameter:
     ``parameters()`` leaves it out. Only for trainable tensors."""
     is_used_elsewhere: bool = False
-    """True for a parameter of a module that ran on another thread, whose calls are not in the log."""
+    """True for a parameter of a module whose calls are not in the log: it ran on another thread, or as TorchScript."""
+    is_in_script: bool = False
+    """Whether TorchScript, made by ``torch.jit.script`` or ``torch.jit.trace``, is why."""
     is_moved: bool | None = None
     """Whether the steps of optimizers have changed its values, up to the last one; None where no step was seen, and for
     tensors whose values cannot be read. Unlike `end`, it is known of tensors that were freed before the end."""

@@ -135,7 +135,7 @@ def whole_capture() -> Capture:
 def whole_call_log(calls: CallLog) -> CallLog:
     """The call log of `small_capture` with everything that its calls, tensors and definitions may have."""
     held = replace(calls.tensors[2], alive_after=2, holder=Holder("history[0]", True, (("/project/train.py", 7),)))
-    hidden = replace(calls.tensors[0], hidden_in="model.kept", is_used_elsewhere=True)
+    hidden = replace(calls.tensors[0], hidden_in="model.kept", is_used_elsewhere=True, is_in_script=True)
     assert hidden.end is None and calls.tensors[1].end is not None
     ended = replace(
         calls.tensors[1],

@@ -131,8 +131,9 @@ class _AnswerBuilder:
         }[outcome.kind]
         if outcome.kind == "not reached" and not self._histories.backward_calls:
             why_not = "no backward() ran"
-        elif outcome.kind == "not reached" and self._histories.tensor(self._number).is_used_elsewhere:
-            why_not = "it is used on another thread, whose calls are not recorded, and no backward reached it"
+        elif outcome.kind == "not reached" and (tensor := self._histories.tensor(self._number)).is_used_elsewhere:
+            where = "inside of TorchScript" if tensor.is_in_script else "on another thread"
+            why_not = f"it is used {where}, whose calls are not recorded, and no backward reached it"
         return outcome.kind, f"gets no gradient: {why_not}", outcome.location
 
     def _of_gradient(self) -> _Verdict:

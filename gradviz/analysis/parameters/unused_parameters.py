@@ -165,16 +165,17 @@ def _lost_results(histories: ParameterHistories, tensors: Sequence[int]) -> Iter
         yield UnusedParameters(tuple(tensors), key[0], last[key], is_of_library=key[1])
 
 
-def used_on_other_threads(histories: ParameterHistories) -> tuple[int, ...]:
-    """Parameters that optimizers step, that only another thread used, and that no backward reached."""
+def used_out_of_sight(histories: ParameterHistories) -> list[tuple[int, ...]]:
+    """Parameters that optimizers step and that no backward reached, of modules whose calls were not recorded: those of
+    other threads, and those of TorchScript."""
     silent = sorted(histories.trained - histories.reached) if histories.steps and histories.reached else ()
-    return tuple(
-        number
-        for number in silent
-        if histories.tensor(number).is_used_elsewhere
-        and _is_on(histories, number)
-        and not histories.forward_uses(number)
-    )
+    found = defaultdict[bool, list[int]](list)
+    for number in silent:
+        tensor = histories.tensor(number)
+        is_seen = not tensor.is_in_script and bool(histories.forward_uses(number))  # torch.jit.trace() runs it once
+        if tensor.is_used_elsewhere and _is_on(histories, number) and not is_seen:
+            found[tensor.is_in_script].append(number)
+    return [tuple(tensors) for tensors in found.values()]
 
 
 def refused_targets(histories: ParameterHistories) -> Iterator[tuple[int, int]]:

@@ -273,6 +273,7 @@ class CallLogBuilder:
                 from_numpy_of=self._number(known.from_numpy_of) if known.from_numpy_of is not None else None,
                 hidden_in=known.hidden_in,
                 is_used_elsewhere=known.is_used_elsewhere,
+                is_in_script=known.is_in_script,
                 is_moved=known.is_moved,
                 has_equal_units=known.has_equal_units,
                 end=known.end,

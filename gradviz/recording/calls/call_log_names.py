@@ -96,7 +96,7 @@ class CallLogNames:
                 known = table.known(tensor) if requires_grad(tensor) else table.find(tensor)
                 if known is not None:
                     known.names.update(dict.fromkeys(modules.names_of(tensor)))
-            self._note_what_other_threads_use()
+            self._note_what_is_used_elsewhere()
 
     def _name_all(
         self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]], *, is_held: bool
@@ -158,13 +158,19 @@ class CallLogNames:
                 if known is not None and known.end is None:
                     known.end = self._end_of(tensor, known)
 
-    def _note_what_other_threads_use(self) -> None:
+    def _note_what_is_used_elsewhere(self) -> None:
+        on_threads = (self._forward.modules[index][0]() for index in self._modules_elsewhere())
+        in_script = {id(module): module for script in self._scripts() for module in distinct_modules((script,))}
         tensors = self._recorder.writer.uses.tensors
-        modules = (self._forward.modules[index][0]() for index in self._modules_elsewhere())
-        for parameter in (each for module in modules if module is not None for each in own_parameters(module).values()):
-            known = None if parameter is None else tensors.find(parameter)
-            if known is not None:
-                known.is_used_elsewhere = True
+        for module in (*filter(None, on_threads), *in_script.values()):
+            for parameter in own_parameters(module).values():
+                known = None if parameter is None else tensors.find(parameter)
+                if known is not None:
+                    known.is_used_elsewhere, known.is_in_script = True, id(module) in in_script
+
+    def _scripts(self) -> list[torch.nn.Module]:
+        """Modules of TorchScript that ran: Python sees none of their operations."""
+        return [each for each in self._forward.modules_that_ran() if issubclass(type(each), torch.jit.ScriptModule)]
 
     def _end_of(self, tensor: torch.Tensor, known: KnownTensor) -> LeafEnd | None:
         wants_gradient = requires_grad(tensor)
@@ -192,6 +198,12 @@ class CallLogNames:
             sentences.append(
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
                 "unused is not known"
+            )
+        scripts = sorted({str(script.original_name) for script in self._scripts()})[:MAX_CLASSES]
+        if scripts:
+            sentences.append(
+                f"torch calls inside of TorchScript, which ran {', '.join(scripts)}: what they cut off, changed or "
+                "left unused is not known"
             )
         loaders = self._recorder.modules.loaders_with_workers
         if loaders:

@@ -21,9 +21,11 @@ from gradviz.recording.torch_access.tensors import (
     ADDRESSES_STAY_TAKEN,
     address_of,
     is_leaf_of,
+    is_wrapped,
     may_be_asked,
     requires_grad_of,
     storage_address,
+    unwrapped,
     weak_storage,
     weak_tensor,
 )
@@ -36,7 +38,7 @@ _GONE = object()
 class KnownStorage:
     """Memory that known tensors share."""
 
-    __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak")
+    __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak", "wrapped")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.weak = weak_storage(storage)
@@ -46,13 +48,15 @@ class KnownStorage:
         """The first parameter in this memory."""
         self.source: KnownTensor | None = None
         """What was computed in this memory before: later tensors are views of the parameter."""
+        self.wrapped: KnownTensor | None = None
+        """The newest tensor that a transform such as ``torch.func.vmap`` wrapped around one with this memory."""
         self.is_uninitialized = False
         """True while nothing has been written to it: its values are arbitrary."""
 
     def likeness(self) -> KnownStorage:
         """Memory that only another run of the same code used."""
         made = object.__new__(KnownStorage)
-        made.weak = made.computed = made.parameter = made.source = None
+        made.weak = made.computed = made.parameter = made.source = made.wrapped = None
         made.is_uninitialized = False
         return made
 
@@ -74,6 +78,7 @@ class KnownTensor:
         "has_equal_units",
         "hidden_in",
         "holder",
+        "is_in_script",
         "is_leaf",
         "is_moved",
         "is_used_elsewhere",
@@ -92,7 +97,7 @@ class KnownTensor:
         self.weak: Any = weak_tensor(tensor)
         self.facts = facts
         self.storage = storage
-        self.requires_grad: bool = requires_grad_of(tensor)
+        self.requires_grad: bool = requires_grad(tensor)
         self.is_leaf = is_leaf(tensor, self.requires_grad)
         self.status = self.requires_grad, self.is_leaf
         """The same two flags, when the tensor was last seen."""
@@ -109,6 +114,7 @@ class KnownTensor:
         self.hidden_in: str | None = None
         """Path of the module that holds it where ``parameters()`` does not search."""
         self.is_used_elsewhere = False
+        self.is_in_script = False
         self.end: LeafEnd | None = None
         self.before_steps: torch.Tensor | None = None
         """Checksum of its values before an optimizer stepped on it for the first time."""
@@ -171,6 +177,8 @@ class KnownTensors:
             known.gathered = weak_tensor(tensor)
             return known
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
+        if known.storage is not None and is_wrapped(tensor):
+            known.storage.wrapped = known
         if known.storage is not None and not known.is_leaf:
             known.storage.computed = known
         if known.storage is not None and known.role == "parameter" and known.storage.parameter is None:
@@ -238,9 +246,15 @@ def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:
     """Whether torch calls it a leaf; not asked if torch might have to make a node to answer."""
     if not requires_grad:
         return True
-    return may_be_asked(tensor) and bool(is_leaf_of(tensor))
+    own = _with_history(tensor)
+    return may_be_asked(own) and bool(is_leaf_of(own))
 
 
 def requires_grad(tensor: torch.Tensor) -> bool:
     """torch's own flag, whatever a subclass says."""
-    return bool(requires_grad_of(tensor))
+    return bool(requires_grad_of(_with_history(tensor)))
+
+
+def _with_history(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that has the history: for what vmap wraps, the one inside."""
+    return tensor if requires_grad_of(tensor) or not is_wrapped(tensor) else unwrapped(tensor)

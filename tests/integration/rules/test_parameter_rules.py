@@ -21,6 +21,9 @@ PROGRAMS = Path(__file__).parent / "parameter_programs"
 FAULTY = sorted(path for path in PROGRAMS.glob("*/*.py") if path.parent.name != "healthy")
 HEALTHY = sorted(PROGRAMS.glob("healthy/*.py"))
 
+TORCHSCRIPT = pytest.mark.filterwarnings("ignore:.torch.jit.(script|trace)(_method)?. is deprecated:DeprecationWarning")
+"""Warnings of torch itself, in some of these programs."""
+
 PARTLY_FROZEN = HEALTHY[0].with_name("a_part_that_was_frozen_before.py")
 
 
@@ -30,6 +33,7 @@ def checked(program: Path) -> tuple[Case, list[Finding]]:
     return case, [finding for finding in check_case(case, RULES).findings if finding.is_alarm]
 
 
+@TORCHSCRIPT
 @pytest.mark.parametrize("program", FAULTY, ids=lambda program: program.stem)
 def test_the_fault_is_named_with_its_line(program: Path) -> None:
     guilty = next(n for n, line in enumerate(program.read_text().splitlines(), start=1) if line.endswith("# guilty"))
@@ -39,6 +43,7 @@ def test_the_fault_is_named_with_its_line(program: Path) -> None:
     ]
 
 
+@TORCHSCRIPT
 @pytest.mark.parametrize("program", HEALTHY, ids=lambda program: program.stem)
 def test_a_healthy_program_has_no_findings(program: Path) -> None:
     assert checked(program)[1] == []

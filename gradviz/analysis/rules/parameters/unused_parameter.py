@@ -22,7 +22,7 @@ from gradviz.analysis.parameters.unused_parameters import (
     never_used,
     refused_targets,
     used_for_nothing,
-    used_on_other_threads,
+    used_out_of_sight,
 )
 from gradviz.analysis.rules.bases.parameters.lost_results import line_that_gets, use_it, where_left_out
 from gradviz.analysis.rules.bases.parameters.unused_rule import UnusedRule
@@ -109,8 +109,8 @@ class UnusedParameter(UnusedRule):
                 yield self.used_for_nothing(case, group)
             for cut, tensors in cut_before_hidden_code(histories, explained):
                 yield self.cut_before_hidden_code(histories, cut, tensors)
-            if on_threads := used_on_other_threads(histories):
-                yield self.used_on_other_threads(histories, on_threads)
+            for tensors in used_out_of_sight(histories):
+                yield self.used_out_of_sight(histories, tensors)
 
     def _nothing_in_loss(self, case: Case, row: int, root: int) -> Finding:
         histories = case.histories

@@ -186,14 +186,20 @@ class UnusedRule(Rule):
             evidence={"parameters": len(tensors)},
         )
 
-    def used_on_other_threads(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:
+    def used_out_of_sight(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:
         """What is told of parameters whose uses were not recorded."""
-        used = f"{histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} used on another thread"
+        are = "is" if len(tensors) == 1 else "are"
+        if histories.tensor(tensors[0]).is_in_script:
+            where, why = "inside of TorchScript", "calls inside of TorchScript"
+            fix = "look for detach(), no_grad() and item() in what it was made from, or run that without torch.jit"
+        else:
+            where, why = "on another thread", "calls on other threads"
+            fix = "look for detach(), no_grad() and item() in the code of that thread, or run it on the main thread"
         return self.finding(
-            f"{used}, but no backward reaches what was computed there",
+            f"{histories.together(tensors)} {are} used {where}, but no backward reaches what was computed there",
             symptom="grad_none",
-            why="calls on other threads are not recorded: the result may be unused, or cut off there",
-            fix="look for detach(), no_grad() and item() in the code of that thread, or run it on the main thread",
+            why=f"{why} are not recorded: the result may be unused, or cut off there",
+            fix=fix,
             location=location_of_line(histories.line_where_made(tensors[0])),
             tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
