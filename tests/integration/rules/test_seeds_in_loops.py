@@ -76,6 +76,53 @@ for width in (8, 16):
 """,
 }
 
+ROUNDS = """
+import copy
+targets = data.flip(1)
+def train_locally(shared, number, generator):
+    model = copy.deepcopy(shared)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        rows = torch.randint(0, len(data), (12,), generator=generator)
+        loss = F.mse_loss(model(data[rows]), targets[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.state_dict()
+def mean_of(states):
+    return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
+"""
+IN_ROUNDS = {
+    "each round of a client draws the same samples": """
+for number in range(4):
+    states = []
+    for client in range(2):
+        generator = torch.Generator().manual_seed(client)  # HERE
+        states.append(train_locally(model, client, generator))
+    model.load_state_dict(mean_of(states))
+""",
+}
+HEALTHY_IN_ROUNDS = {
+    "a generator for each client": """
+generators = [torch.Generator().manual_seed(client) for client in range(2)]
+for number in range(4):
+    model.load_state_dict(mean_of([train_locally(model, client, generators[client]) for client in range(2)]))
+""",
+    "the round is part of the seed": """
+for number in range(4):
+    states = []
+    for client in range(2):
+        states.append(train_locally(model, client, torch.Generator().manual_seed(10 * number + client)))
+    model.load_state_dict(mean_of(states))
+""",
+    "copies of one model that never learns from them, from the same samples": """
+scores = []
+for number in range(4):
+    state = train_locally(model, number, torch.Generator().manual_seed(0))
+    scores.append(state["0.weight"].norm().item())
+""",
+}
+
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_seed_in_the_loop_is_told_where_it_stands(name: str, tmp_path: Path) -> None:
@@ -85,3 +132,13 @@ def test_a_seed_in_the_loop_is_told_where_it_stands(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", HEALTHY)
 def test_other_seeds_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not alarms(START + HEALTHY[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", IN_ROUNDS)
+def test_samples_that_come_back_in_each_round_are_told(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(START + ROUNDS + IN_ROUNDS[name], "same_random_numbers", tmp_path)
+
+
+@pytest.mark.parametrize("name", HEALTHY_IN_ROUNDS)
+def test_rounds_that_draw_other_samples_are_left_alone(name: str, tmp_path: Path) -> None:
+    assert not alarms(START + ROUNDS + HEALTHY_IN_ROUNDS[name], tmp_path)

@@ -16,6 +16,7 @@ from gradviz.analysis.rules.bases.batches.seeded_again import (
     different_draws,
     line_that_seeds_all,
     rows_of_one_optimizer,
+    rows_of_repeated_rounds,
 )
 from gradviz.graph.call_log import TensorUse
 
@@ -30,7 +31,8 @@ class SameRandomNumbers(Rule):
     model has computed, as a random mask does; and it goes into the loss. It compares the smallest and the largest
     number that were drawn, whether a generator is seeded each time or gets its old state back. Where both are drawn,
     either may be the data, and nothing is reported. Also noise that comes back after some steps of one optimizer, since
-    a validation or a sampler seeds all random numbers.
+    a validation or a sampler seeds all random numbers; and noise or chosen samples that come back in each round of a
+    training, as those of a client of federated averaging, where copies of one model are trained that learns from them.
 
     Why it matters
     --------------
@@ -68,26 +70,30 @@ class SameRandomNumbers(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, steps = case.dataflow, case.histories.steps
-        draws: dict[int | None, list[int]] = defaultdict(list)
+        draws: dict[tuple[int | None, bool], list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if call.inside is None and plain_name(call.function) in DRAWS and call.outputs and not call.raised:
-                draws[call.call_site].append(row)
+            name = plain_name(call.function)
+            if call.inside is None and name in DRAWS | _DRAWS_OF_ROWS and call.outputs and not call.raised:
+                draws[call.call_site, name in DRAWS].append(row)
         told: set[Location | None] = set()
-        for rows in draws.values():
+        for (_, is_noise), rows in draws.items():
             if len(rows) < _MIN_DRAWS or 2 * len(rows) < len(steps):
                 continue
             drawn, location = location_of_call(flow, rows[-1]), _seeding_line(case, rows[-1])
-            if location == drawn and "generator=" not in (case.source_line(drawn) or ""):
+            is_of_own = "generator=" in (case.source_line(drawn) or "")
+            if location == drawn and not is_of_own:
                 location = line_that_seeds_all(case, rows) or drawn
-            if location not in told and _are_the_same(case, rows) and _is_noise(case, rows):
+            if is_noise and location not in told and _are_the_same(case, rows) and _is_noise(case, rows):
                 told.add(location)
                 yield self._finding(case, rows, location)
                 continue
-            again = rows_of_one_optimizer(flow, rows)
+            again = rows_of_one_optimizer(flow, rows) if is_noise else []
             different = different_draws(flow, again)
+            if different is None and (again := rows_of_repeated_rounds(case, rows)):
+                different = len({flow.log.calls[row].outputs[0].values for row in again})
             if different is None or case.histories.backward_through(again[-1]) is None:
                 continue
-            location = line_that_seeds_all(case, again) or location
+            location = (None if is_of_own else line_that_seeds_all(case, again)) or location
             if location not in told:
                 told.add(location)
                 yield self._drawn_again(case, again, different, location)
@@ -114,20 +120,32 @@ class SameRandomNumbers(Rule):
     def _drawn_again(self, case: Case, rows: list[int], different: int, location: Location | None) -> Finding:
         flow = case.dataflow
         words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
+        is_made_anew = "Generator(" in (case.source_line(location) or "")
+        why, fix = _MADE_ANEW if is_made_anew else _SEEDS_ALL
         return self.finding(
             f"{words}{at_line(drawn)} drew the same numbers again and again: {different:,} different draws in "
             f"{len(rows):,} steps",
             symptom="grad_wrong",
-            why="torch.manual_seed() seeds all that is drawn afterwards: from there on the training repeats its noise, "
-            "its batches and its dropout",
-            fix="draw what should stay the same from a generator of its own: "
-            "torch.randn(..., generator=torch.Generator().manual_seed(0))",
+            why=why,
+            fix=fix,
             location=location,
             symptom_location=drawn if drawn != location else None,
             evidence={"draws": len(rows), "different": different},
         )
 
 
+_MADE_ANEW = (
+    "a generator that is made and seeded anew starts from the beginning, so the training repeats the same draws",
+    "make the generator once, before the rounds or epochs, and pass it on; or add their number to its seed",
+)
+_SEEDS_ALL = (
+    "torch.manual_seed() seeds all that is drawn afterwards: from there on the training repeats its noise, its batches "
+    "and its dropout",
+    "draw what should stay the same from a generator of its own: "
+    "torch.randn(..., generator=torch.Generator().manual_seed(0))",
+)
+_DRAWS_OF_ROWS = frozenset({"randint", "multinomial"})
+"""They choose the samples of a batch: that those come back may be meant, but not in each round of a training."""
 _MIN_DRAWS = 3
 _MAX_FOLLOWED = 40
 
@@ -199,9 +217,12 @@ def _line_of_seeded_generator(case: Case, drawn: Location) -> Location | None:
     if "generator=" not in (case.source_line(drawn) or ""):
         return None
     lines = case.capture.sources.get(drawn.file, {})
-    seeding = [number for number, text in lines.items() if "manual_seed(" in text and text[:1].isspace()]
-    is_made_there = len(seeding) == 1 and "Generator(" in lines[seeding[0]]
-    return Location(drawn.file, seeding[0]) if is_made_there else None
+    seeding = [
+        number
+        for number, text in lines.items()
+        if "manual_seed(" in text and "Generator(" in text and text[:1].isspace()
+    ]
+    return Location(drawn.file, seeding[0]) if len(seeding) == 1 else None
 
 
 _PUTS_BACK = re.compile(r"\b(fork_rng|set_rng_state|set_state)\(")

@@ -12,6 +12,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
+from gradviz.analysis.parameters.copied_parameters import original_of
 from gradviz.analysis.rules.bases.sources.source_tree import (
     COMPREHENSIONS,
     LOOPS,
@@ -31,13 +32,49 @@ _SEED_ALL = (r"torch\.manual_seed", "seed_everything", "set_seed", "seed_all")
 
 def rows_of_one_optimizer(flow: Dataflow, rows: list[int]) -> list[int]:
     """The draws of the most steps of one optimizer: a program may train several models from one seed."""
+    return max(_rows_by_optimizer(flow, rows).values(), key=len, default=[])
+
+
+def _rows_by_optimizer(flow: Dataflow, rows: list[int]) -> dict[int | None, list[int]]:
+    """By optimizer, the first of the draws before each of its steps."""
     steps = flow.rows_of_kind("step")
     found: dict[int | None, dict[int, int]] = defaultdict(dict)
     for row in rows:
         index = bisect_left(steps, row)
         if index < len(steps):
             found[flow.log.calls[steps[index]].optimizer].setdefault(steps[index], row)
-    return max((list(each.values()) for each in found.values()), key=len, default=[])
+    return {optimizer: [*each.values()] for optimizer, each in found.items()}
+
+
+def rows_of_repeated_rounds(case: Case, rows: list[int]) -> list[int]:
+    """The draws of a training in rounds, as in federated averaging, if most rounds draw what earlier ones drew: in each
+    round, optimizers of their own train copies of one model, which learns from them before the next."""
+    flow = case.dataflow
+    by_optimizer = _rows_by_optimizer(flow, rows)
+    parameters = frozenset(number for number, each in enumerate(flow.log.tensors) if each.role == "parameter")
+    rounds: dict[int, list[list[int]]] = defaultdict(list)
+    for each in by_optimizer.values() if len(by_optimizer) > _MIN_TIMES else ():
+        original = _original_that_learns(case, each[0], parameters) if len(each) >= _MIN_DRAWS_OF_ROUND else None
+        if original is not None:
+            rounds[original].append(each)
+    best = max(rounds.values(), key=len, default=[])
+    # The extremes of one permutation are those of every other.
+    drawn = [tuple(flow.log.calls[row].outputs[0].values for row in each) for each in best]
+    is_known = all(None not in each and len(set(each)) > 1 for each in drawn)
+    is_repeated = is_known and _MIN_TIMES * len(set(drawn)) <= len(drawn)
+    return [row for each in best for row in each] if is_repeated else []
+
+
+_MIN_DRAWS_OF_ROUND = 3
+
+
+def _original_that_learns(case: Case, draw: int, parameters: frozenset[int]) -> int | None:
+    """The one of these parameters of which what is trained after a draw is a copy, if it gets other values later."""
+    histories, flow = case.histories, case.dataflow
+    step = flow.log.calls[flow.next_of_kind("step", draw)]
+    trained = next((use.tensor for use in step.inputs if use.tensor in histories.trained), None)
+    original = None if trained is None else original_of(histories, trained, parameters)
+    return original if original is not None and flow.changes(original, draw, len(flow.log.calls)) else None
 
 
 def different_draws(flow: Dataflow, rows: list[int]) -> int | None:
