@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.numbers.gradient_origins import leads_to_a_leaf, node_where_paths_split, senders
 from gradviz.graph.gradients import TensorFigures
-from gradviz.graph.model import Graph, Node
+from gradviz.graph.model import CallSite, Graph, Node
 
 
 class Cancelling(Struct, frozen=True):
@@ -37,24 +38,59 @@ class RoundingGradient(Struct, frozen=True):
     split: int | None
     """If paths meet there: the node from which they all come; None if there is no single one."""
     steps: int
+    """In how many graphs it does."""
+    backward: CallSite | None = None
+    """The backward call whose graphs these are, if other calls bring it more; else None."""
+    of: int = 0
+    """If so, how many graphs this call has."""
+
+
+_History = list[tuple[int, int, Cancelling | None]]
+"""The graphs that have a gradient for a leaf, its node there, and where its gradient cancels out."""
 
 
 def rounding_gradients(graphs: Sequence[Graph]) -> Iterator[RoundingGradient]:
-    """The leaves of whom this is true in every graph that has a gradient for them, at least in `MIN_STEPS`."""
-    histories: dict[str, list[tuple[int, int, Cancelling | None]]] = defaultdict(list)
+    """The leaves of whom this is true in every graph that has a gradient for them, at least in `MIN_STEPS`; otherwise
+    in most graphs of one backward call."""
+    histories: dict[str, _History] = defaultdict(list)
     for number, graph in enumerate(graphs):
         origins = _origins_by_receiver(graph)
         for leaf in graph.leaves:
-            if leaf.names and any(each is not None and each.norm for each in leaf.arrived):
+            if leaf.names and any(each is not None and each.norm is not None for each in leaf.arrived):
                 histories[leaf.names[0]].append((number, leaf.id, origins.get(leaf.id)))
-    for name, history in histories.items():
-        number, leaf_node, at = history[-1]
-        if at is not None and len(history) >= MIN_STEPS and all(each is not None for *_, each in history):
-            split = node_where_paths_split(senders(graphs[number]), at.node) if at.is_meeting else None
-            yield RoundingGradient(name, number, leaf_node, at, split, len(history))
+    for name, with_zeros in histories.items():
+        history = [each for each in with_zeros if _is_not_zero(graphs[each[0]].nodes[each[1]])]
+        if len(history) >= MIN_STEPS and all(at is not None for *_, at in history):
+            yield _found(graphs, name, history)
+            continue
+        by_call: dict[CallSite | None, _History] = defaultdict(list)
+        for each in with_zeros if history else ():
+            by_call[_call_site(graphs[each[0]])].append(each)
+        for site, of_call in by_call.items() if len(by_call) > 1 else ():
+            cancelled = [each for each in of_call if each[2] is not None and each[2].is_meeting]
+            if site is not None and len(cancelled) >= max(MIN_STEPS, _MOST * len(of_call)):
+                yield replace(_found(graphs, name, cancelled), backward=site, of=len(of_call))
+
+
+def _is_not_zero(leaf: Node) -> bool:
+    return any(each is not None and each.norm for each in leaf.arrived)
+
+
+def _found(graphs: Sequence[Graph], name: str, history: _History) -> RoundingGradient:
+    number, leaf_node, at = history[-1]
+    assert at is not None
+    split = node_where_paths_split(senders(graphs[number]), at.node) if at.is_meeting else None
+    return RoundingGradient(name, number, leaf_node, at, split, len(history))
+
+
+def _call_site(graph: Graph) -> CallSite | None:
+    site = None if graph.backward is None else graph.backward.call_site
+    return None if site is None else graph.call_sites[site]
 
 
 MIN_STEPS = 3
+_MOST = 0.7
+"""A factor that is computed from what it divides cancels it where all have one sign, which may come during training."""
 
 
 def _origins_by_receiver(graph: Graph) -> dict[int, Cancelling]:
@@ -69,7 +105,7 @@ def _origins_by_receiver(graph: Graph) -> dict[int, Cancelling]:
         if own is not None:
             found[node.id] = own
         for edge, figures in zip(node.edges, node.gradients, strict=False):
-            if edge is not None and figures is not None and figures.norm:
+            if edge is not None and figures is not None and (figures.norm or (own is not None and figures.norm == 0)):
                 is_lost = own is None and _cancels_in(graph, node, edge.target, figures)
                 sent[edge.target].append((figures.norm, Cancelling(node.id, is_meeting=False) if is_lost else own))
     return found

@@ -145,3 +145,41 @@ def test_a_scale_that_is_divided_out_again_is_told(scores: str, other: str, tmp_
 def test_a_scale_of_influence_raises_no_alarm(scores: str, other: str, tmp_path: Path) -> None:
     found = alarms(HEAD + SCALED.format(scores=scores, other=other) + TRAIN, tmp_path)
     assert "only_rounding" not in [each.cause for each in found]
+
+
+ACTOR_AND_CRITIC = """
+actor, critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), nn.Linear(6, 1)
+to_act, to_judge = (torch.optim.Adam(net.parameters(), lr=0.01) for net in (actor, critic))
+nn.init.constant_(critic.bias, 9.0)
+def scale_of(values):
+    return 2.5 / {size}
+for step in range(8):
+    state, action = torch.randn(16, 4), torch.randn(16, 2)
+    error = F.mse_loss(critic(torch.cat([state, action], 1)), 9 + action.sum(1, keepdim=True))
+    to_judge.zero_grad()
+    error.backward()
+    to_judge.step()
+    chosen = actor(state)
+    values = critic(torch.cat([state, chosen], 1))
+    {loss}
+    to_act.zero_grad()
+    loss.backward()
+    to_act.step()
+"""
+
+
+def test_a_network_is_told_that_one_of_two_losses_does_not_depend_on(tmp_path: Path) -> None:
+    loss = "loss = F.mse_loss(chosen, action) - scale_of(values) * values.mean()  # HERE"
+    script = HEAD + ACTOR_AND_CRITIC.format(size="values.abs().mean()", loss=loss)
+    assert_first_alarm(script, "only_rounding", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("size", "loss"),
+    [
+        ("values.abs().mean().detach()", "loss = F.mse_loss(chosen, action) - scale_of(values) * values.mean()"),
+        ("values.abs().mean()", "loss = F.mse_loss(chosen, action) - scale_of(values.detach()) * values.mean()"),
+    ],
+)
+def test_a_factor_without_a_gradient_is_left_alone(size: str, loss: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + ACTOR_AND_CRITIC.format(size=size, loss=loss), tmp_path)

@@ -389,6 +389,31 @@ for step in range(4):
 }
 
 HEALTHY: dict[str, str] = {
+    "a decay for learned bounds alone": """
+model, bounds = nn.Linear(4, 2), [nn.Parameter(torch.tensor(0.1)) for _ in range(2)]
+groups = [{"params": model.parameters()}, {"params": bounds, "weight_decay": 1e-3}]
+optimizer = torch.optim.Adam(groups, lr=0.01)
+for step in range(3):
+    y = torch.stack([torch.minimum(each, bound) for each, bound in zip(model(torch.randn(8, 4)).relu().mT, bounds)])
+    loss = (y - 1).square().mean()
+"""
+    + TRAIN,
+    "an optimizer for each share of weights that is taken away": """
+from torch.nn.utils import prune
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+def train():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for step in range(3):
+        x = torch.randn(8, 4)
+        loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train()
+for share in (0.2, 0.3):
+    prune.l1_unstructured(model[0], "weight", amount=share)
+    train()
+""",
     "copies of windows of an array are standardized in place": ARRAY.format(
         read="        x = torch.tensor(array[4 * i : 4 * i + 4])\n        x -= 4.0\n        x /= 1.7"
     ),

@@ -67,7 +67,8 @@ class DecayOfWrongGroup(Rule):
             for group, decay in zip(optimizer.groups, optimizer.weight_decays, strict=False):
                 (axes_with_decay if decay else axes_without).extend(len(tensors[each].facts.shape) for each in group)
             vectors, matrices = len(axes_with_decay), sum(axes >= 2 for axes in axes_without)
-            if steps and vectors >= _MIN_PARAMETERS and max(axes_with_decay) < 2 and matrices:
+            # A single number, such as a learned bound, is no part of a usual split.
+            if steps and vectors >= _MIN_PARAMETERS and max(axes_with_decay) == 1 and matrices:
                 made = [location_of_call(histories.flow, row) for row in histories.given_at(number)][:1]
                 yield self._finding(optimizer_words(optimizer), made[0] if made else None, vectors, matrices)
         yield from self._by_hand(case)

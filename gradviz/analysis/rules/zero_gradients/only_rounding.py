@@ -13,12 +13,13 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.numbers.gradient_origins import senders
 from gradviz.analysis.numbers.rounding_gradients import RoundingGradient
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.divided_out import DividedOut, divided_out
 from gradviz.analysis.rules.bases.sequences.attention.shifts_before_softmax import Cancelled, cancelled_offsets
+from gradviz.graph.model import CallSite
 from gradviz.graph.query.operation_names import operation_word
 
 
@@ -31,8 +32,9 @@ class OnlyRounding(Rule):
     of. What they compute is added to all members of a softmax, a normalization or a difference alike, or an operation
     along an axis of one element returns its input, which is then subtracted from itself. A bias that is added right
     there, as layers have one, is left out: it does no harm. Also a trained table of numbers that are added each to all
-    members of a softmax, and a trained scale that only multiplies what
-    is normalized behind it, by ``normalize()``, a layer norm, a cosine or a division by its own length.
+    members of a softmax, and a trained scale that only multiplies what is normalized behind it, by ``normalize()``, a
+    layer norm, a cosine or a division by its own length. Also a network of which one of several backward calls brings
+    back only rounding: its result is divided by its own size there.
 
     Why it matters
     --------------
@@ -72,12 +74,16 @@ class OnlyRounding(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
         trained = {name for number in histories.trained for name in histories.tensor(number).names}
-        groups: dict[tuple[Location | None, bool], list[RoundingGradient]] = defaultdict(list)
+        groups: dict[tuple[Location | None, bool, CallSite | None], list[RoundingGradient]] = defaultdict(list)
         for found in case.rounding_gradients:
             if found.leaf in trained:
-                groups[case.location_of(found.graph, _start(found)), found.at.is_meeting].append(found)
+                where = case.location_of(found.graph, _start(found))
+                groups[where, found.at.is_meeting, found.backward].append(found)
         for group in groups.values():
-            yield self._finding(case, group)
+            if group[0].backward is None:
+                yield self._finding(case, group)
+            elif len(group) >= _MIN_OF_NETWORK:
+                yield self._of_one_backward(case, group, group[0].backward)
         told = {found.leaf for group in groups.values() for found in group}
         for scale in divided_out(histories):
             if told.isdisjoint(histories.tensor(scale.parameter).names):
@@ -137,6 +143,27 @@ class OnlyRounding(Rule):
             nodes=case.nodes_in(first.graph, (_start(first), *(found.leaf_node for found in group))),
             evidence={"steps": first.steps, "leaves": len(names)},
         )
+
+    def _of_one_backward(self, case: Case, group: list[RoundingGradient], backward: CallSite) -> Finding:
+        first = group[0]
+        names = tuple(found.leaf for found in group)
+        what, where = _words(case, first.graph, first.at.node)
+        return self.finding(
+            f"{what}{where} has no influence on the loss of backward(){at_line(location_of_line(backward))}: "
+            f"what comes back to it on several paths cancels out at {first.steps:,} of {first.of:,} calls",
+            symptom="grad_zero",
+            why="a value that is divided by its own size, with the gradient of both, is 1 or -1, whatever it was",
+            fix="let the gradient go through one of the two alone: detach() the factor that scales the other",
+            location=case.location_of(first.graph, _start(first)),
+            symptom_location=location_of_line(backward),
+            tensors=names,
+            nodes=case.nodes_in(first.graph, (_start(first), *(found.leaf_node for found in group))),
+            evidence={"calls": first.steps, "leaves": len(names)},
+        )
+
+
+_MIN_OF_NETWORK = 2
+"""A bias alone may cancel in a difference of two scores."""
 
 
 def _start(found: RoundingGradient) -> int:

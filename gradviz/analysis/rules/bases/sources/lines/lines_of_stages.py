@@ -11,11 +11,15 @@
 ... for stage in range(9):
 ...     learn(data)
 ... [learn(data) for epoch in range(9)]
-... [learn(task) for task in tasks]'''.splitlines(), start=1)))
+... [learn(task) for task in tasks]
+... from torch.nn.utils import prune
+... for share in (0.5, 0.8):
+...     prune.l1_unstructured(layer, "weight", share)
+...     learn(data)'''.splitlines(), start=1)))
 >>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (2, 4, 6, 8, 10)]
 [[True], [False], [False], [True], [True]]
->>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (11, 12)]
-[[False], [True]]
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (11, 12, 16)]
+[[False], [True], [True]]
 """
 
 from __future__ import annotations
@@ -80,7 +84,7 @@ def goes_through_things(tree: SourceTree, loop: Loop | ast.comprehension) -> boo
     over = list(_gone_through(tree, loop.iter, _DEEP))
     if _chooses_data(tree, loop) or any(_THINGS.fullmatch(last_name(each)) for each in ast.walk(loop.target)):
         return True
-    are_settings = not any(map(_are_numbers, over)) or _computes_with_it(tree, loop)
+    are_settings = not any(map(_are_numbers, over)) or _computes_with_it(tree, loop) or _gives_to_a_library(tree, loop)
     return are_settings and not any(called_name(each) in _COUNTS for each in over)
 
 
@@ -90,6 +94,21 @@ def _computes_with_it(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.compr
     inner = [each for each in _inside(tree, loop) if isinstance(each, LOOPS)]
     names = (each for within in inner for each in ast.walk(within) if isinstance(each, ast.Name))
     return any(isinstance(tree.parent(each), ast.BinOp) for each in names if tree.key_of(each) in keys)
+
+
+def _gives_to_a_library(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
+    """Whether a function of an imported module takes the number of a loop, such as the share of weights that
+    ``prune.l1_unstructured()`` takes away; no class, as an optimizer takes its learning rate."""
+    keys = {tree.key_of(each) for each in ast.walk(loop.target)} - {None}
+    imports = (node for node in tree.nodes if isinstance(node, ast.Import | ast.ImportFrom))
+    modules = {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
+    for node in _inside(tree, loop):
+        if isinstance(node, ast.Call) and called_name(node) not in _SHOWS and called_name(node)[:1].islower():
+            first = next((each for each in ast.walk(node.func) if isinstance(each, ast.Name)), None)
+            given = (*node.args, *(keyword.value for keyword in node.keywords))
+            if first is not None and first.id in modules and any(tree.key_of(each) in keys for each in given):
+                return True
+    return False
 
 
 def _chooses_data(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
