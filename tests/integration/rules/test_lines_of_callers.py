@@ -134,6 +134,18 @@ WRONG: dict[str, tuple[str, str]] = {
         + TOWER.replace("HIDDEN", "scaled(tower(x))")
         + TRAIN,
     ),
+    "a function that detaches unless it is told not to": (
+        "detached",
+        "def hidden(tower, x, detach=True):\n    h = tower(x)\n    return h.detach() if detach else h\n"
+        + TOWER.replace("HIDDEN", "hidden(tower, x)").replace("x))", "x))  # HERE")
+        + TRAIN,
+    ),
+    "a function that is told to detach": (
+        "data_access",
+        "def hidden(tower, x, *, train):\n    h = tower(x)\n    if not train:\n        h = h.data\n    return h * 2\n"
+        + TOWER.replace("head(HIDDEN)", "head(hidden(tower, x, train=False))  # HERE")
+        + TRAIN,
+    ),
     "a module that a library calls": (
         "detached",
         "class Stop(nn.Module):\n    def forward(self, x):\n        return x.detach()  # HERE\n"

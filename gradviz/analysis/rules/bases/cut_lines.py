@@ -170,6 +170,51 @@ _SAME_VALUES = frozenset({
 })  # fmt: skip
 
 
+# -- a function that cuts only if one of its arguments says so --------------------------------------------------------
+
+
+def line_that_asks(case: Case, found: CutOff) -> BetterLine | None:
+    """The line that calls a function with an argument, or its default, for which this function cuts: for another one
+    it would not."""
+    outside = _outside(case.dataflow, blamed_call(case.dataflow, found)) if found.cut.kind in _BY_CALLS else None
+    asked = None if outside is None else _argument_that_cuts(case, outside[0])
+    if outside is None or asked is None:
+        return None
+    own, caller = outside
+    name, is_true = asked
+    return BetterLine(
+        Location(caller.file, caller.line),
+        f"{name} is {is_true} in this call of {function_of(own).rpartition('.')[2]}()",
+        f"where the loss needs the gradient, pass {name}={not is_true} here",
+    )
+
+
+def _argument_that_cuts(case: Case, own: CallSite) -> tuple[str, bool] | None:
+    """The parameter of the function on which it depends whether the line cuts, and whether it is true or false then."""
+    tree = own_tree(case, own.file)
+    function = None if tree is None else function_on(tree, own.line)
+    if tree is None or function is None:
+        return None
+    parameters = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+    cuts = (node for node in ast.walk(function) if isinstance(node, ast.Attribute) and node.lineno == own.line)
+    for node in cuts:
+        inner: ast.AST = node
+        for outer in tree.around(node) if node.attr in _CUT_AS_TOLD else ():
+            if isinstance(outer, (ast.If, ast.IfExp)) and inner is not outer.test:
+                is_true = inner is outer.body or (isinstance(outer, ast.If) and inner in outer.body)
+                test = outer.test
+                if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+                    test, is_true = test.operand, not is_true
+                return (test.id, is_true) if isinstance(test, ast.Name) and test.id in parameters else None
+            if outer is function:
+                break
+            inner = outer
+    return None
+
+
+_CUT_AS_TOLD = frozenset({"detach", "detach_", "data"})
+
+
 # -- a choice, which has no derivative, of what a trained part takes or computes ---------------------------------------
 
 

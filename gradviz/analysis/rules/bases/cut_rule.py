@@ -19,7 +19,7 @@ from gradviz.analysis.dataflow.tensor_words import name_of, together
 from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, Location, NodeAt, Severity
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.cut_inputs import dead_inputs
-from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_outside_helper
+from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_outside_helper, line_that_asks
 from gradviz.graph.call_log import Call
 
 _MAX_CALLS = 6
@@ -74,7 +74,7 @@ class CutRule(Rule):
         return None
 
     def _finding(self, case: Case, flow: Dataflow, found: CutOff, severity: Severity) -> Finding:
-        better = self.better_line(case, found) or line_outside_helper(case, found)
+        better = self.better_line(case, found) or line_outside_helper(case, found) or line_that_asks(case, found)
         cut = self._location(case, flow, found)
         location = cut if better is None else better.location
         text = None if better is not None else case.source_line(location)
