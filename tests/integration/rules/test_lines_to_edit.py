@@ -238,6 +238,28 @@ for step in range(3):
 """
         + TRAIN,
     ),
+    "a state that a module carries on with its graph, beside what is detached": (
+        "state_not_detached",
+        RECURRENT
+        + """
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = cell
+    def forward(self, x, state):
+        h, c = self.cell(x, state)
+        return h[:, :1], (h, c)
+learner, theta, state = Learner(), torch.zeros(2, 1), None
+for step in range(3):
+    move, state = learner(torch.randn(2, 3), state)
+    theta = theta + move
+    loss = (theta - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    theta = theta.detach()  # HERE
+""",
+    ),
     "a state that is recorded, and carried on with its graph": (
         "state_not_detached",
         RECURRENT
@@ -281,6 +303,22 @@ def soften(scores, temperature=2.0):
     p = student(x).softmax(1)
     loss = 0.1 * (p * p.log()).sum(1).mean()
     loss = loss + F.cross_entropy(p, labels)  # HERE
+"""
+        + TRAIN,
+    ),
+    "a function that ends with whatever layer it is given": (
+        "normalized_twice",
+        """
+def layers_of(sizes, last=nn.Sigmoid):
+    layers = [nn.Linear(*sizes)]
+    if last is not None:
+        layers.append(last())
+    return nn.Sequential(*layers)
+model = layers_of([4, 3])  # HERE
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    loss = F.binary_cross_entropy_with_logits(model(x), (x[:, :3] > 0).float())
 """
         + TRAIN,
     ),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
-from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -91,7 +91,7 @@ class StateNotDetached(Rule):
         line = carried_at(case, backward, crossing[-1]) if crossing else flow.line_of(backward)
         what = together(named) if named else f"what was computed{at_line(line)}"
         in_vain = detached_in_vain(case, states, crossing[-1][0] if crossing else backward)
-        beside = _detached_beside(flow, crossing[-1]) if crossing and in_vain is None else None
+        beside = _detached_beside(case, crossing[-1], boundary) if crossing and in_vain is None else None
         other = in_vain if beside is None else beside
         line = line if other is None else flow.line_of(other)
         facts |= {
@@ -120,14 +120,15 @@ class StateNotDetached(Rule):
         )
 
 
-def _detached_beside(flow: Dataflow, crossing: tuple[int, TensorUse]) -> int | None:
-    """The ``detach()`` of something that the same function has returned beside the state that is carried over."""
-    user, use = crossing
+def _detached_beside(case: Case, crossing: tuple[int, TensorUse], boundary: int) -> int | None:
+    """The ``detach()`` of something that the same function has returned beside the state that is carried over; or of a
+    variable that goes on without its history, ``theta = theta.detach()``, behind the earlier backward."""
+    flow, (user, use) = case.dataflow, crossing
     maker = flow.newest_producer(use.tensor, user)
     made = None if maker is None else flow.line_of(maker)
     for row in range(user - 1, maker if maker is not None else user, -1):
         call = flow.log.calls[row]
-        if plain_name(call.function) != "detach" or not call.live_inputs:
+        if plain_name(call.function) != "detach" or not call.live_inputs or call.inputs[0].tensor == use.tensor:
             continue
         users = (flow.log.calls[each] for each in flow.users(call.outputs[0].tensor, row))
         if not any(result.requires_grad for each in users for result in each.outputs):
@@ -135,11 +136,22 @@ def _detached_beside(flow: Dataflow, crossing: tuple[int, TensorUse]) -> int | N
         other = flow.newest_producer(call.inputs[0].tensor, row)
         line = None if other is None else flow.line_of(other)
         is_beside = line is not None and made is not None and (line.file, line.function) == (made.file, made.function)
-        if is_beside and call.inputs[0].tensor != use.tensor and flow.line_of(row) != made:
+        is_beside = is_beside and flow.line_of(row) != made
+        if is_beside or (row > boundary and _goes_on_detached(case, row, boundary)):
             return row
     return None
 
 
+def _goes_on_detached(case: Case, row: int, backward: int) -> bool:
+    """Whether the function that called backward gives a variable its own values without their history."""
+    line, there = (case.dataflow.line_of(each) for each in (row, backward))
+    is_in_function = (
+        line is not None and there is not None and (line.file, line.function) == (there.file, there.function)
+    )
+    return is_in_function and _OWN_DETACHED.match(case.source_line(location_of_line(line)) or "") is not None
+
+
+_OWN_DETACHED = re.compile(r"\s*([\w.]+)\s*=\s*\1\.detach\(\)")
 _FIX = "detach() the state before the next step uses it; then you need no retain_graph"
 _FIX_OF_PART = "detach() every part of the state there: state = tuple(part.detach() for part in state)"
 _FIX_OF_VAIN = (

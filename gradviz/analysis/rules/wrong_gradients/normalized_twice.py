@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -19,6 +20,9 @@ from gradviz.analysis.rules.bases.losses.targets.unexpected_probabilities import
     WrongInput,
 )
 from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import axis_of_probabilities
+from gradviz.analysis.rules.bases.sources.cached_results import function_on, parameter_names
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
 from gradviz.graph.call_log import Call
 
 
@@ -139,12 +143,27 @@ _OF_PROBABILITIES = frozenset({"log", "xlogy"})
 
 
 def _line_that_normalizes(case: Case, row: int) -> Location | None:
-    """The line of a call; if that does not name it, as ``self.head(x)`` of a softmax, the line that made its module."""
+    """The line of a call. If that does not name it, as ``self.head(x)`` of a softmax, the line that made its module;
+    and if that makes what its function was given, ``layers.append(last())``, the line that called the function."""
     flow = case.dataflow
     here, made = location_of_call(flow, row), line_of_module(flow, flow.log.calls[row])
     name = plain_name(flow.log.calls[row].function)
-    is_said = name not in _NORMALIZERS or name in (case.source_line(here) or "").lower()
-    return here if made is None or is_said else case.location_of_site(made) or here
+    if made is None or name not in _NORMALIZERS or name in (case.source_line(here) or "").lower():
+        return here
+    line = flow.line(made)
+    tree = None if line is None else own_tree(case, line.file)
+    if line is None or tree is None or not _makes_an_argument(tree, line.line):
+        return location_of_line(line) or here
+    return location_of_line(flow.line(line.caller)) or location_of_line(line)
+
+
+def _makes_an_argument(tree: SourceTree, line: int) -> bool:
+    """Whether a line calls a parameter of its function: it makes whatever class it is given."""
+    function = function_on(tree, line)
+    if function is None:
+        return False
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == line)
+    return any(isinstance(each, ast.Name) and each.id in parameter_names(function) for each in called)
 
 
 def _maker_words(call: Call) -> str:
