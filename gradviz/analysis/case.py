@@ -98,6 +98,15 @@ class Case:
         return tuple(each for each in found if each.tensors)
 
     @cached_property
+    def parameters_that_cut(self) -> frozenset[int]:
+        """Parameters that were made of results with a gradient, where steps do so and cut trained tensors off. Those of
+        ``weight_norm()`` are made once, before the first step."""
+        made = [found.cut.call for found in self.cut_off if found.cut.kind == "parameter"]
+        first = next(iter(self.dataflow.rows_of_kind("backward")), 0)
+        again = any(cut.call > first for cut in self.dataflow.cuts if cut.kind == "parameter") if made else False
+        return self.dataflow.parameters_of_results if again else frozenset()
+
+    @cached_property
     def partial_cuts(self) -> tuple[CutOff, ...]:
         """The lines that cut one of several paths, and that nobody writes for that purpose."""
         known = {each.cut.call_site for each in self.cut_off}

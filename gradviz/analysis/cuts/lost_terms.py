@@ -38,10 +38,14 @@ def lost_terms(histories: ParameterHistories, text_of: TextOf) -> Iterator[LostT
     flow = histories.flow
     silent = histories.trained - histories.reached
     told: set[int | None] = set()
+    # A parameter that is made of a result has its memory, and no call takes it.
+    used = {flow.log.memory_of(each) for each in flow.parameters_of_results}
     for backward in histories.last_trained_backward_of_each_line:
         for row in range(flow.step_before(backward), backward):
             call = flow.log.calls[row]
             if call.call_site in told or not _is_unread_number(flow, call, row):
+                continue
+            if flow.log.memory_of(call.outputs[0].tensor) in used:
                 continue
             leaves, _ = histories.live_leaves([use.tensor for use in call.outputs], row + 1)
             parameters = tuple(sorted(leaves & histories.trained))

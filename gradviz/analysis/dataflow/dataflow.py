@@ -147,6 +147,11 @@ class Dataflow(CallIndex):
         """Every cut, in order."""
         return tuple(sorted([*find_cuts(self.log), *self._unregistered_parameters()], key=lambda cut: cut.call))
 
+    @cached_property
+    def parameters_of_results(self) -> frozenset[int]:
+        """Parameters that were made of what the program had computed with a gradient."""
+        return frozenset(made for cut in self.cuts if cut.kind == "parameter" for made in cut.dead_outputs)
+
     def _unregistered_parameters(self) -> Iterator[Cut]:
         """The cuts of ``nn.Parameter(computed)`` that no module holds, found at the first use of the parameter."""
         for row, reentries in self.reentries.items():

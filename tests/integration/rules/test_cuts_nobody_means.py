@@ -47,6 +47,14 @@ FAULTS = {
         "    loss = h.square().mean()\n" + STEP,
         "unused_parameter",
     ),
+    "results are put into new parameters of another model": (
+        LOOP + "    weights, start = {}, 0\n    for name, shape in ((\"w\", (1, 4)), (\"b\", (4,))):\n"
+        "        part = net(x).mean(0)[start : start + 4]\n"
+        "        weights[name] = nn.Parameter(part.view(shape))  # here\n        start += 4\n"
+        "    loss = mse(x @ weights[\"w\"].mT + weights[\"b\"][:1], y) + head(torch.randn(16, 8)).square().mean()\n"
+        + STEP,
+        "tensor_rewrap",
+    ),
     "what vmap runs detaches its result": (
         LOOP + "    h = torch.func.vmap(\n        lambda row: net(row).detach()  # here\n    )(x)\n"
         "    loss = mse(head(h), y)\n" + STEP,

@@ -134,6 +134,36 @@ WRONG: dict[str, tuple[str, str]] = {
         + TOWER.replace("HIDDEN", "scaled(tower(x))")
         + TRAIN,
     ),
+    "layers that all get the same input": (
+        "unused_parameter",
+        """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(4, 4), nn.LayerNorm(4)
+
+    def forward(self, x):
+        return self.norm(x + self.first(x))
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks, self.head = nn.ModuleList(Block() for _ in range(3)), nn.Linear(4, 1)
+
+    def forward(self, x):
+        for block in self.blocks:
+            out = block(x)  # HERE
+        return self.head(out)
+
+net = Deep()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    loss = (net(x) - x[:, :1]).square().mean()
+"""
+        + TRAIN
+        + "    with torch.no_grad():\n        print((net(x) - x[:, :1]).abs().mean())\n",
+    ),
     "a function that detaches unless it is told not to": (
         "detached",
         "def hidden(tower, x, detach=True):\n    h = tower(x)\n    return h.detach() if detach else h\n"

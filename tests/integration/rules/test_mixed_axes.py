@@ -60,7 +60,21 @@ DICE = """
     loss = 1 - ((2 * both + 1) / (total + 1)).mean()
 """
 READ = "    loss = F.cross_entropy(out(h[:, -1]), y)\n"
+POINTS = """
+point, out = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.LayerNorm(8)), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*point.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    x, y = torch.randn(4, 6, 3), torch.randint(0, 3, (4,))
+"""
+READ_SETS = "    loss = F.cross_entropy(out(sets), y)\n"
 WRONG: dict[str, str] = {
+    "points of sets that were joined, and parted as sets of points": POINTS
+    + "    points = point(x.flatten(0, 1))\n    sets = points.view(6, 4, -1).mean(0)  # HERE\n"
+    + READ_SETS
+    + TRAIN,
+    "numbers of anchors that are two rows of a map": DETECTOR.replace("12, 1)", "20, 1)").replace("75, 4", "50, 10")
+    + "    rows = raw.reshape(4, -1, 10)  # HERE\n    loss = F.smooth_l1_loss(rows, goal)\n"
+    + TRAIN,
     "states of time steps first": RECURRENT.format(layer="", size=8)
     + "    h = states.view(6, 9, -1)  # HERE\n"
     + READ
@@ -271,6 +285,17 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "points of sets that were joined and parted alike": POINTS
+    + "    points = point(x.flatten(0, 1))\n    sets = points.view(4, 6, -1).mean(1)\n"
+    + READ_SETS
+    + TRAIN,
+    "points of sets, each of which comes first": POINTS
+    + "    points = point(x.transpose(0, 1).reshape(24, 3))\n    sets = points.view(6, 4, -1).mean(0)\n"
+    + READ_SETS
+    + TRAIN,
+    "points that were mixed before": POINTS
+    + "    points = point(x.flatten(0, 1)[torch.arange(24).view(4, 6).mT.flatten()])\n"
+    "    sets = points.view(6, 4, -1).mean(0)\n" + READ_SETS + TRAIN,
     "classes one-hot that are moved": MASKS + "    t = F.one_hot(y, c).permute(0, 3, 1, 2).float()\n" + DICE + TRAIN,
     "classes one-hot of rows": MASKS
     + "    t = F.one_hot(y.flatten(), c).view(b, h, w, c).movedim(-1, 1).contiguous().view(b, c, h, w)\n"

@@ -40,7 +40,9 @@ class CutRule(Rule):
         flow = case.dataflow
         explained: set[int] = set()
         for found in case.cut_off:
-            is_told = explained.issuperset(found.tensors) and _is_a_target(flow, found)
+            # Several parameters may be made of one result.
+            is_beside = _is_a_target(flow, found) or found.cut.kind == "parameter"
+            is_told = explained.issuperset(found.tensors) and is_beside
             if cause_of(flow, found) == self.name and not is_told:
                 seen = replace(found, may_be_meant=self.may_be_meant(flow, found))
                 yield self._finding(case, flow, seen, self._severity(case, seen, explained))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import blamed_call
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.call_words import callers, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 _WRITTEN = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__index__": "as an index"}
@@ -72,3 +74,10 @@ class TensorRewrap(CutRule):
         if flow.log.calls[found.cut.call].function.endswith(".Variable"):
             return "remove Variable(): since torch 0.4 every tensor is a variable"
         return "keep tensors: add them up or torch.stack them, and call item() only on what you print"
+
+    def _location(self, case: Case, flow: Dataflow, found: CutOff) -> Location | None:
+        """Of a new parameter, which is seen only when it is used, the line that makes it of what it computes."""
+        made = flow.newest_producer(found.cut.live_inputs[0], found.cut.call) if found.cut.kind == "parameter" else None
+        lines = [] if made is None else [location_of_line(line) for line in callers(flow, made)]
+        makes = next((line for line in lines if "Parameter(" in (case.source_line(line) or "")), None)
+        return makes or super()._location(case, flow, found)

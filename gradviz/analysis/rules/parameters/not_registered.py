@@ -83,7 +83,7 @@ class NotRegistered(Rule):
             return
         read = with_gradients_read(histories)
         yield from self._of_modules(histories, [n for n in hidden if n not in read], is_raised=False)
-        yield from self._made_in_forward(histories)
+        yield from self._made_in_forward(case)
 
     def _of_modules(self, histories: ParameterHistories, hidden: list[int], *, is_raised: bool) -> Iterator[Finding]:
         locations = {n: _location_where_kept(histories, n) for n in hidden}
@@ -105,12 +105,15 @@ class NotRegistered(Rule):
                 evidence={"module": owner, "tensors": len(tensors)},
             )
 
-    def _made_in_forward(self, histories: ParameterHistories) -> Iterator[Finding]:
+    def _made_in_forward(self, case: Case) -> Iterator[Finding]:
         """Parameters that were made while a module ran, and that no module holds afterwards."""
+        histories = case.histories
         fresh: dict[str, list[int]] = {}
         for number in histories.untrained:
             tensor, made = histories.tensor(number), histories.made_by(number)
             if tensor.role != "parameter" or tensor.end is not None or made is None or tensor.hidden_in is not None:
+                continue
+            if number in case.parameters_that_cut:
                 continue
             if histories.log.calls[made].scope is not None and not any("." in name for name in tensor.names):
                 fresh.setdefault(str(location_of_line(histories.line_where_made(number))), []).append(number)

@@ -105,8 +105,8 @@ class UnusedParameter(UnusedRule):
         if case.capture.error is None:
             explained = {number for term in case.lost_terms for number in term.parameters}
             explained.update(number for found in case.cut_off for number in found.tensors)
-            for group in _without(elsewhere, histories, used_for_nothing(histories, explained)):
-                yield self.used_for_nothing(case, group)
+            lost = _without(elsewhere, histories, used_for_nothing(histories, explained))
+            yield from self.all_used_for_nothing(case, lost)
             for cut, tensors in cut_before_hidden_code(histories, explained):
                 yield self.cut_before_hidden_code(histories, cut, tensors)
             for tensors in used_out_of_sight(histories):

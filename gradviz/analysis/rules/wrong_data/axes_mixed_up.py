@@ -24,6 +24,7 @@ from gradviz.analysis.rules.bases.mixed_channels import (
 from gradviz.analysis.rules.bases.sequences.attention.mixed_heads import heads_with_tokens, tokens_into_heads
 from gradviz.analysis.rules.bases.sequences.mixed_times import (
     layers_with_samples,
+    rows_joined_otherwise,
     samples_with_times,
     stacked_with_samples,
 )
@@ -128,7 +129,7 @@ def _mixed_by(case: Case, row: int, call: Call) -> Mixed | None:
     known = known or features_with_positions(flow, row, call) or classes_with_positions(flow, row, call)
     heads = heads_with_tokens(flow, row, call) or tokens_into_heads(flow, row, call)
     cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
-    mixed = known or heads or cells or stacked_with_samples(flow, row, call)
+    mixed = known or heads or cells or stacked_with_samples(flow, row, call) or rows_joined_otherwise(flow, row, call)
     if mixed is None:
         return None
     is_used = known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)

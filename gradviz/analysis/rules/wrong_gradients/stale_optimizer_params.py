@@ -69,7 +69,7 @@ class StaleOptimizerParams(Rule):
         forgotten = case.forgotten_parameters
         originals = frozenset(newcomers).difference(replaced)
         copied = {n: of for n, of in case.copies_in_optimizers.items() if of in originals}
-        known = {*replaced, *unfrozen, *copied.values()}
+        known = {*replaced, *unfrozen, *copied.values(), *case.parameters_that_cut}
         late = _made_late(case, [n for n in newcomers if n not in known], optimizer_made)
         if copied:
             yield self._copies_in_optimizer(histories, copied)

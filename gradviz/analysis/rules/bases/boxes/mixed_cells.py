@@ -8,6 +8,7 @@ counts where a loss compares them, number by number, with constants: targets or 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
@@ -34,7 +35,7 @@ def cells_with_channels(flow: Dataflow, row: int, call: Call) -> Mixed | None:
     if len(given) <= _ROWS or not _ROWS <= len(made) <= _ROWS + 1 or (len(made) > _ROWS and made[0] != given[0]):
         return None
     channels, numbers, width = given[1], made[-1], given[-1]
-    if not 1 < numbers < channels or channels % numbers or numbers % width == 0:
+    if not 1 < numbers < channels or channels % numbers or numbers in (width, prod(given[2:])):
         return None
     found = convolution_of(flow, row, call.inputs[0].tensor)
     if found is None or found[1] != 1 or not any(_is_told(flow, row, call.outputs[0].tensor, numbers)):

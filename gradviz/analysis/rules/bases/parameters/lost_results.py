@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import callers, class_of, location_of_call
 from gradviz.analysis.dataflow.cuts import overwrites
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.graph.model import CallSite
+from gradviz.graph.traversal import scopes_around
 
 
 def line_that_gets(case: Case, row: int) -> Location | None:
@@ -48,6 +54,42 @@ def written_into_data(case: Case, group: UnusedParameters) -> str:
     changed = {log.tensors[use.tensor].storage: use.tensor for use in call.changed}
     found = (number for number in log.parameters if log.tensors[number].storage in changed)
     return next((case.histories.name(each) for each in found if each not in changed.values()), "")
+
+
+def loop_over_layers(case: Case, group: UnusedParameters) -> Location | None:
+    """The line of a loop that calls several layers and gives a variable the result, which the loop does not read: what
+    one layer has made is lost when the next one is called."""
+    flow, last = case.dataflow, group.last
+    uses = [row for number in group.tensors for row in case.histories.forward_uses(number) if row <= (last or 0)]
+    if last is None or not uses:
+        return None
+    calls, use = flow.log.calls, max(uses)
+    later = calls[last + 1 : flow.next_of_kind("backward", last)]
+    same_line = (row for row, call in enumerate(later, start=last + 1) if call.call_site == calls[use].call_site)
+    again = next((row for row in same_line if calls[row].scope != calls[use].scope), None)
+    line = None if again is None else _line_around(case, use, again)
+    tree = None if line is None else own_tree(case, line.file)
+    return location_of_line(line) if line is not None and tree is not None and _only_assigns(tree, line.line) else None
+
+
+def _line_around(case: Case, row: int, other: int) -> CallSite | None:
+    """The innermost line behind a call that is in none of the modules that ran for it and not for the other call."""
+    flow, scopes = case.dataflow, case.dataflow.log.scopes
+    own, others = ([*scopes_around(scopes, flow.log.calls[each].scope)] for each in (row, other))
+    inner = {scopes[each].class_name for each in own if each not in others}
+    return next((line for line in callers(flow, row) if class_of(line) not in inner), None)
+
+
+def _only_assigns(tree: SourceTree, line: int) -> bool:
+    """Whether a statement in a loop gives variables their values, and nothing in this loop reads them."""
+    statement = tree.statement_at(line)
+    loop = next(tree.loops_around(statement), None) if isinstance(statement, ast.Assign) else None
+    if loop is None or not isinstance(statement, ast.Assign):
+        return False
+    names = {each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    is_stored = any(isinstance(each, (ast.Subscript, ast.Attribute)) for each in statement.targets)
+    read = {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+    return not is_stored and bool(names) and names.isdisjoint(read)
 
 
 def use_it(lost: Overwriting) -> str:

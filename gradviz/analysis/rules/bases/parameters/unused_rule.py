@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.hidden_code import hidden_code
-from gradviz.analysis.rules.bases.parameters.lost_results import use_it, written_into_data
+from gradviz.analysis.rules.bases.parameters.lost_results import loop_over_layers, use_it, written_into_data
 from gradviz.analysis.rules.bases.parameters.unused_heads import (
     is_not_chosen,
     is_output_left,
@@ -130,6 +130,32 @@ class UnusedRule(Rule):
             evidence={"parameters": len(group.tensors)},
         )
 
+    def all_used_for_nothing(self, case: Case, groups: Iterable[UnusedParameters]) -> Iterator[Finding]:
+        """What is told of parameters of which only results are computed that no loss uses; once for each loop over
+        layers, whose results are lost on several lines."""
+        loops: dict[Location | None, UnusedParameters] = {}
+        for group in groups:
+            loop = loop_over_layers(case, group)
+            if loop is None:
+                yield self.used_for_nothing(case, group)
+            else:
+                known = loops.setdefault(loop, replace(group, tensors=(), location=loop))
+                loops[loop] = replace(known, tensors=(*known.tensors, *group.tensors))
+        for group in loops.values():
+            yield self._of_loop(case, group)
+
+    def _of_loop(self, case: Case, group: UnusedParameters) -> Finding:
+        return self.finding(
+            f"{case.histories.together(group.tensors)} are used, but no loss uses the result: this line calls one "
+            "layer after the other, and only the result of the last one is used",
+            symptom="grad_none",
+            why=_RESULT_IS_LOST,
+            fix="give each layer what the one before has returned, x = layer(x), or keep the results of all of them",
+            location=group.location,
+            tensors=names_of(case.dataflow, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
     def used_for_nothing(self, case: Case, group: UnusedParameters) -> Finding:
         """What is told of parameters of which only results are computed that no loss uses."""
         histories = case.histories
@@ -191,7 +217,7 @@ class UnusedRule(Rule):
         are = "is" if len(tensors) == 1 else "are"
         if histories.tensor(tensors[0]).is_in_script:
             where, why = "inside of TorchScript", "calls inside of TorchScript"
-            fix = "look for detach(), no_grad() and item() in what it was made from, or run that without torch.jit"
+            fix = "check again with PYTORCH_JIT=0 in the environment, which shows every call"
         else:
             where, why = "on another thread", "calls on other threads"
             fix = "look for detach(), no_grad() and item() in the code of that thread, or run it on the main thread"

@@ -97,6 +97,8 @@ def lookup_of_earlier_target(case: Case, row: int) -> int | None:
     scores, target = (part_of(flow, use.tensor, row) for use in call.inputs[:2])
     if scores.start < 0 or not target.moves or not _is_causal(case, call.inputs[0].tensor, row):
         return None
+    if target.start < -1:  # roll(x, 3): to repeat what came three positions ago is a task of its own
+        return None
     whole = scores.source[0]
     lengths = shape_of(flow, whole) if type(whole) is int else ()
     for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):

@@ -53,6 +53,35 @@ def stacked_with_samples(flow: Dataflow, row: int, call: Call) -> Mixed | None:
     return Mixed(origin, what, "these tensors and their rows", f"{_FIX}, or torch.stack(tensors, dim=1)")
 
 
+def rows_joined_otherwise(flow: Dataflow, row: int, call: Call) -> Mixed | None:
+    """(one * other, features) to (other, one, features), of rows that a reshape had joined of (one, other, ...)."""
+    given, made = shape_of(flow, call.inputs[0].tensor), _made(flow, call)
+    if not call.inputs[0].requires_grad or len(made) <= len(given) or prod(made[:_PAIR]) != given[0]:
+        return None
+    for maker, before in flow.makers(call.inputs[0].tensor, row, _MAX_LAYERS):
+        name = plain_name(before.function)
+        if not before.inputs or not before.outputs or shape_of(flow, before.outputs[0].tensor)[:1] != given[:1]:
+            return None
+        front = shape_of(flow, before.inputs[0].tensor)
+        if name in _JOINS and front[:1] != given[:1]:
+            if prod(front[:_PAIR]) != given[0] or front[:_PAIR] != made[:_PAIR][::-1] or front[0] == front[1]:
+                return None
+            what = f"{name}() had joined axes of {front[0]:,} and {front[1]:,}"
+            fix = f"part them in the same order: .view({front[0]}, {front[1]}, ...), and exchange axes afterwards"
+            return Mixed(maker, what, "rows of different samples", fix) if min(front[:_PAIR]) >= _PAIR else None
+        if name not in _KEEPS_ROWS:
+            return None
+    return None
+
+
+_JOINS = frozenset({"view", "reshape", "flatten"})
+_KEEPS_ROWS = _KEEPS_FRONT | _JOINS | {
+    "batch_norm", "group_norm", "conv1d", "conv2d", "conv3d", "max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "mean", "sum", "squeeze", "unsqueeze", "normalize",
+}  # fmt: skip
+_MAX_LAYERS = 60
+
+
 def _made(flow: Dataflow, call: Call) -> Shape:
     return shape_of(flow, call.outputs[0].tensor)
 
