@@ -29,6 +29,12 @@ FAULTY = {
         scores, state = decode(target[:, t], state)  # HERE
         loss = loss + F.cross_entropy(scores, target[:, t])
 """,
+    "tokens that are rolled the other way": """
+    states = reader(embed(source[:, 1:5]))[0]
+    late = torch.roll(source, 1, dims=1)[:, 1:5]
+    loss = F.cross_entropy(decode(target[:, 0], state)[0], target[:, 1])
+    loss = loss + F.cross_entropy(head(states).reshape(-1, 12), late.reshape(-1))  # HERE
+""",
     "one token for both": """
     for token in target[:, 1:].unbind(1):  # HERE
         scores, state = decode(token, state)
@@ -54,6 +60,12 @@ HEALTHY = {
         scores, state = decode(token, state)
         loss = loss + F.cross_entropy(scores, target[:, t])
         token = scores.argmax(1)
+""",
+    "what came three tokens ago": """
+    states = reader(embed(source[:, 1:5]))[0]
+    late = torch.roll(source, 3, dims=1)[:, 1:5]
+    loss = F.cross_entropy(decode(target[:, 0], state)[0], target[:, 1])
+    loss = loss + F.cross_entropy(head(states).reshape(-1, 12), late.reshape(-1))
 """,
     "a copy of what was read": """
     state = torch.zeros(8, 16)

@@ -7,6 +7,7 @@ from math import prod
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS, RECURRENT_LAYERS
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
@@ -97,7 +98,7 @@ def lookup_of_earlier_target(case: Case, row: int) -> int | None:
     scores, target = (part_of(flow, use.tensor, row) for use in call.inputs[:2])
     if scores.start < 0 or not target.moves or not _is_causal(case, call.inputs[0].tensor, row):
         return None
-    if target.start < -1:  # roll(x, 3): to repeat what came three positions ago is a task of its own
+    if _is_delayed(flow, call.inputs[1].tensor, row):
         return None
     whole = scores.source[0]
     lengths = shape_of(flow, whole) if type(whole) is int else ()
@@ -109,6 +110,15 @@ def lookup_of_earlier_target(case: Case, row: int) -> int | None:
             if read.source == target.source and target.start < read.start + scores.start:
                 return each
     return None
+
+
+def _is_delayed(flow: Dataflow, target: int, row: int) -> bool:
+    """Whether targets are rolled by several positions: to repeat what came so many before is a task of its own."""
+    makers = (call for _, call in flow.makers(target, row, _MAX_SHAPES))
+    shifts = (
+        call.scalars.get("1", call.scalars.get("shifts")) for call in makers if plain_name(call.function) == "roll"
+    )
+    return any(type(shift) is int and abs(shift) > 1 for shift in shifts)
 
 
 _SEQUENCES = 2
