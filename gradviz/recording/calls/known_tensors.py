@@ -20,6 +20,7 @@ from gradviz.recording.torch_access.tensor_facts import FactsTable, answers_itse
 from gradviz.recording.torch_access.tensors import (
     ADDRESSES_STAY_TAKEN,
     address_of,
+    inside_derivative,
     is_leaf_of,
     is_wrapped,
     may_be_asked,
@@ -49,7 +50,7 @@ class KnownStorage:
         self.source: KnownTensor | None = None
         """What was computed in this memory before: later tensors are views of the parameter."""
         self.wrapped: KnownTensor | None = None
-        """The newest tensor that a transform such as ``torch.func.vmap`` wrapped around one with this memory."""
+        """The newest tensor that ``torch.func.vmap`` wrapped around one with this memory."""
         self.is_uninitialized = False
         """True while nothing has been written to it: its values are arbitrary."""
 
@@ -177,7 +178,7 @@ class KnownTensors:
             known.gathered = weak_tensor(tensor)
             return known
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
-        if known.storage is not None and is_wrapped(tensor):
+        if known.storage is not None and is_wrapped(tensor) and inside_derivative(tensor) is None:
             known.storage.wrapped = known
         if known.storage is not None and not known.is_leaf:
             known.storage.computed = known

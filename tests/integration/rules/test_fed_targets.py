@@ -31,9 +31,9 @@ FAULTY = {
 """,
     "tokens that are rolled the other way": """
     states = reader(embed(source[:, 1:5]))[0]
-    late = torch.roll(source, 1, dims=1)[:, 1:5]
+    late = torch.roll(source, 1, dims=1)[:, 1:5]  # HERE
     loss = F.cross_entropy(decode(target[:, 0], state)[0], target[:, 1])
-    loss = loss + F.cross_entropy(head(states).reshape(-1, 12), late.reshape(-1))  # HERE
+    loss = loss + F.cross_entropy(head(states).reshape(-1, 12), late.reshape(-1))
 """,
     "one token for both": """
     for token in target[:, 1:].unbind(1):  # HERE

@@ -15,11 +15,13 @@
 ... from torch.nn.utils import prune
 ... for share in (0.5, 0.8):
 ...     prune.l1_unstructured(layer, "weight", share)
-...     learn(data)'''.splitlines(), start=1)))
+...     learn(data)
+... for k in range(settings.tasks):
+...     learn(k)'''.splitlines(), start=1)))
 >>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (2, 4, 6, 8, 10)]
 [[True], [False], [False], [True], [True]]
->>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (11, 12, 16)]
-[[False], [True], [True]]
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (11, 12, 16, 18)]
+[[False], [True], [True], [True]]
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from gradviz.analysis.rules.bases.sources.source_tree import (
 )
 
 _THINGS = re.compile(r"(task|domain|stage|phase|round|rnd|cycle|session|experience|client)(_?(id|idx|index|number|i))?")
+_MANY_THINGS = re.compile(r"((n|num|number_of)_?)?(tasks|domains|stages|phases|sessions|experiences|clients)")
 _COUNTS = frozenset({"range", "trange", "count", "arange", "linspace", "logspace"})
 _WRAP = frozenset({"enumerate", "tqdm", "zip", "list", "reversed", "track", "iter"})
 _DEEP = 2
@@ -83,6 +86,9 @@ def goes_through_things(tree: SourceTree, loop: Loop | ast.comprehension) -> boo
         return False
     over = list(_gone_through(tree, loop.iter, _DEEP))
     if _chooses_data(tree, loop) or any(_THINGS.fullmatch(last_name(each)) for each in ast.walk(loop.target)):
+        return True
+    counts = (arg for each in over if isinstance(each, ast.Call) and called_name(each) in _COUNTS for arg in each.args)
+    if any(_MANY_THINGS.fullmatch(last_name(each).lower()) for each in counts):
         return True
     are_settings = not any(map(_are_numbers, over)) or _computes_with_it(tree, loop) or _gives_to_a_library(tree, loop)
     return are_settings and not any(called_name(each) in _COUNTS for each in over)
