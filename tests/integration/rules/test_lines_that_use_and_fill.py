@@ -161,6 +161,23 @@ WRONG: dict[str, tuple[str, str]] = {
         BALANCED.format(stored="self.level[name] = torch.lerp(torch.as_tensor(self.level[name]), value, 0.1)  # HERE")
         + TRAIN,
     ),
+    "a loss that is given to an object that keeps it": (
+        "graph_retained_leak",
+        """
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+class History:
+    def __init__(self):
+        self.rows = []
+    def add(self, **values):
+        self.rows.append(values)
+history = History()
+for step in range(8):
+    loss = net(torch.randn(4, 4)).square().mean()
+"""
+        + TRAIN
+        + "    history.add(loss=net(torch.ones(4, 4)).square().mean())  # HERE\n",
+    ),
     "one of two lines that put priorities into a list": (
         "graph_retained_leak",
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -16,6 +17,9 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.retained_graphs import Retained
 from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.cached_results import function_on, parameter_names
+from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
+from gradviz.analysis.rules.bases.sources.source_tree import called_name
 from gradviz.analysis.rules.bases.storing_lines import next_in_function
 from gradviz.graph.call_log import Holder
 from gradviz.graph.model import CallSite, Node
@@ -148,8 +152,28 @@ def _location_of_keeping(case: Case, holder: Holder, made: Location | None) -> L
     the next one in the function that makes them."""
     locations = tuple(Location(file, line) for file, line in holder.lines)
     if len(locations) == 1:
-        return locations[0] if locations[0] != made else None
+        kept = _line_that_hands_over(case, locations[0])
+        return kept if kept != made else None
     return None if made is None or made in locations else next_in_function(case, made, locations)
+
+
+def _line_that_hands_over(case: Case, keeping: Location) -> Location:
+    """The only call of the function that keeps what it is given, ``history.add(loss)``; else the line that keeps it."""
+    tree = own_tree(case, keeping.file)
+    function = None if tree is None else function_on(tree, keeping.line)
+    if function is None:
+        return keeping
+    given = parameter_names(function)
+    taken = [node.args for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == keeping.line]
+    if not any(isinstance(each, ast.Name) and each.id in given for args in taken for each in args):
+        return keeping
+    calls = [
+        Location(file, node.lineno)
+        for file, other in own_files(case)
+        for node in other.nodes
+        if isinstance(node, ast.Call) and called_name(node) == function.name
+    ]
+    return calls[0] if len(calls) == 1 else keeping
 
 
 def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Location | None:

@@ -48,7 +48,9 @@ def function_on(tree: SourceTree, line: int) -> ast.FunctionDef | ast.AsyncFunct
 
 def parameter_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """The names of what a function takes."""
-    return {each.arg for each in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+    given = function.args
+    rest = (each for each in (given.vararg, given.kwarg) if each is not None)
+    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, *rest)}
 
 
 def line_that_keeps_result(tree: SourceTree, line: int) -> Kept | None:
