@@ -55,8 +55,15 @@ def changes_nobody_uses(histories: ParameterHistories, events: Events, text_of: 
             yield MisplacedChange(min(rows), len(rows), leaves, found[0][2])
     useful.update(lines)
     for location, empty in _clips_of_nothing(histories, text_of).items():
-        if location not in useful and not any(_has_gradients(events, row) for row in empty):
+        # Behind a backward call the line is right: what brought no gradient is another mistake.
+        is_behind = any(_follows_backward(histories, row) for row in empty)
+        if location not in useful and not is_behind and not any(_has_gradients(events, row) for row in empty):
             yield MisplacedChange(empty[0], len(empty), ())
+
+
+def _follows_backward(histories: ParameterHistories, row: int) -> bool:
+    calls, since = histories.backward_calls, histories.flow.step_before(row)
+    return bisect_left(calls, row) > bisect_left(calls, since)
 
 
 def clips_without_parameters(

@@ -96,3 +96,23 @@ def test_clipping_of_no_parameters_is_told_where_the_iterator_is_made(script: st
 @pytest.mark.parametrize("script", RIGHT.values(), ids=RIGHT)
 def test_clipping_of_nothing_that_is_meant_is_no_alarm(script: str, tmp_path: Path) -> None:
     assert "clip_misplaced" not in {each.cause for each in alarms(HEAD + script, tmp_path)}
+
+
+def test_a_clip_behind_a_backward_that_brings_nothing_is_not_said_to_come_too_early(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    fast = [p.detach().requires_grad_() for p in model.parameters()]
+    x = torch.randn(8, 4)
+    loss = (F.linear(x, *fast) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+"""
+    )
+    causes = [each.cause for each in alarms(script, tmp_path)]
+    assert causes[0] == "detached" and "clip_misplaced" not in causes
