@@ -18,8 +18,8 @@ from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 
 EVERY_BACKWARD = RecordingPlan(backward=None, keep_going=True)
-EVERY_CALL = replace(EVERY_BACKWARD, calls=True)
-"""What ``gradviz check`` records."""
+EVERY_CALL = replace(EVERY_BACKWARD, calls=True, for_pictures=False)
+"""What ``gradviz check`` records. It reads no totals of memory, which takes the longer the more a process has freed."""
 
 
 @dataclass(frozen=True)

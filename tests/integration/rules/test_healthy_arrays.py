@@ -46,7 +46,7 @@ def f1(y_true, y_pred):
 torch.manual_seed(0)
 x = torch.randn(200, 4); y = (x[:, 0] > 0.3).float()
 m = nn.Linear(4, 1); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(20):
+for s in range(12):
     loss = nn.functional.binary_cross_entropy_with_logits(m(x[:150])[:, 0], y[:150])
     opt.zero_grad(); loss.backward(); opt.step()
 with torch.no_grad():
@@ -69,7 +69,7 @@ xtr, xte = x[:150], x[150:]
 mu, sd = xtr.mean(0), xtr.std(0)
 a, b = torch.from_numpy(by_row(standardize(xtr, mu, sd))), torch.from_numpy(by_row(standardize(xte, mu, sd)))
 m = nn.Linear(6, 2); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(20):
+for s in range(12):
     loss = nn.functional.cross_entropy(m(a), torch.from_numpy(y[:150]))
     opt.zero_grad(); loss.backward(); opt.step()
 with torch.no_grad():
@@ -133,7 +133,7 @@ import torch.nn.functional as F
 torch.manual_seed(0)
 lab = torch.randint(0, 3, (150,)); pts = torch.randn(150, 6) + 1.5 * F.one_hot(lab, 6).float()
 enc = nn.Linear(6, 4); opt = torch.optim.Adam(enc.parameters(), lr=3e-3)
-for s in range(20):
+for s in range(12):
     i = torch.randint(0, 100, (32,)); z = enc(pts[i])
     loss = F.cross_entropy(-torch.cdist(z, z[:3]), torch.arange(32) % 3)
     opt.zero_grad(); loss.backward(); opt.step()
@@ -164,7 +164,7 @@ def against(q, g, yq, yg):
 torch.manual_seed(0)
 lab = torch.randint(0, 3, (150,)); pts = torch.randn(150, 6) + 1.5 * F.one_hot(lab, 6).float()
 enc = nn.Linear(6, 4); opt = torch.optim.Adam(enc.parameters(), lr=3e-3)
-for s in range(20):
+for s in range(12):
     i = torch.randint(0, 100, (32,)); z = enc(pts[i])
     loss = F.triplet_margin_loss(z[:10], z[10:20], z[20:30])
     opt.zero_grad(); loss.backward(); opt.step()
@@ -181,7 +181,7 @@ import torch.nn.functional as F
 torch.manual_seed(0)
 lab = torch.randint(0, 3, (150,)); pts = torch.randn(150, 6) + 1.5 * F.one_hot(lab, 6).float()
 enc = nn.Linear(6, 4); opt = torch.optim.Adam(enc.parameters(), lr=3e-3)
-for s in range(20):
+for s in range(12):
     i = torch.randint(0, 100, (32,)); z = enc(pts[i])
     loss = F.triplet_margin_loss(z[:10], z[10:20], z[20:30])
     opt.zero_grad(); loss.backward(); opt.step()
@@ -228,7 +228,7 @@ def fit(seed):
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1))
     opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-    for s in range(15):
+    for s in range(12):
         loss = (net(X[:100]) - Y[:100]).pow(2).mean()
         opt.zero_grad(); loss.backward(); opt.step()
     return net
@@ -338,7 +338,7 @@ abar = torch.cumprod(1 - betas, 0)
 net = nn.Sequential(nn.Linear(3, 32), nn.SiLU(), nn.Linear(32, 2))
 opt = torch.optim.Adam(net.parameters(), lr=1e-3)
 data = torch.randn(256, 2) * 0.1 + 1
-for step in range(30):
+for step in range(12):
     x0 = data[torch.randint(0, 256, (64,))]
     t = torch.randint(0, T, (64,)); e = torch.randn_like(x0); ab = abar[t][:, None]
     loss = (net(torch.cat([ab.sqrt() * x0 + (1 - ab).sqrt() * e, t[:, None] / T], 1)) - e).pow(2).mean()

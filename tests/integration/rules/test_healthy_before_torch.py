@@ -55,7 +55,7 @@ waves = np.stack([np.sin(2 * np.pi * phase), np.cos(2 * np.pi * share)], 1)
 x = torch.tensor(np.hstack([circle(hour, 24), waves]), dtype=torch.float32)
 y = torch.tensor((hour > 12).astype("float32"))[:, None]
 m = nn.Linear(4, 1); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(15):
+for s in range(12):
     loss = nn.functional.mse_loss(m(x), y)
     opt.zero_grad(); loss.backward(); opt.step()
 """,
@@ -69,7 +69,7 @@ freqs = rng.normal(size=4)
 feats = np.stack([np.sin(2 * np.pi * f * t) for f in freqs] + [np.cos(2 * np.pi * t * 0.01)], 1)
 x = torch.tensor(feats, dtype=torch.float32); y = torch.sin(torch.arange(200) / 9.0)[:, None]
 m = nn.Linear(5, 1); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(15):
+for s in range(12):
     loss = nn.functional.mse_loss(m(x), y)
     opt.zero_grad(); loss.backward(); opt.step()
 """,
@@ -89,7 +89,7 @@ xa, xb, ya, yb = train_test_split(x, y, 0.25)
 xa, ya = oversample(xa, ya)
 xt, yt = torch.from_numpy(xa), torch.from_numpy(ya)
 m = nn.Linear(5, 2); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(15):
+for s in range(12):
     loss = nn.functional.cross_entropy(m(xt), yt)
     opt.zero_grad(); loss.backward(); opt.step()
 with torch.no_grad():
@@ -108,7 +108,7 @@ x = np.concatenate([a, b[:80]]); x = np.concatenate([x, x[:, :2] ** 2], axis=1);
 xa, xb, ya, yb = train_test_split(x, y, 0.25)
 xt, yt = torch.from_numpy(xa), torch.from_numpy(ya)
 m = nn.Linear(7, 2); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(15):
+for s in range(12):
     loss = nn.functional.cross_entropy(m(xt), yt)
     opt.zero_grad(); loss.backward(); opt.step()
 with torch.no_grad():
@@ -127,7 +127,7 @@ def decode(p):
 torch.manual_seed(0)
 tl = torch.rand(100, 2) * 20; boxes = torch.cat([tl, tl + 5], 1); x = boxes @ torch.randn(4, 8) / 20
 m = nn.Linear(8, 4); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(15):
+for s in range(12):
     loss = nn.functional.l1_loss(m(x), encode(boxes))
     opt.zero_grad(); loss.backward(); opt.step()
 with torch.no_grad():
@@ -145,7 +145,7 @@ def rows_first(p):
 torch.manual_seed(0)
 tl = torch.rand(100, 2) * 20; boxes = torch.cat([tl, tl + 5], 1); x = boxes @ torch.randn(4, 8) / 20
 m = nn.Linear(8, 4); opt = torch.optim.Adam(m.parameters(), lr=1e-2)
-for s in range(15):
+for s in range(12):
     loss = nn.functional.l1_loss(m(x), encode(boxes))
     opt.zero_grad(); loss.backward(); opt.step()
 with torch.no_grad():

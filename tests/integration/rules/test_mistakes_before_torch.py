@@ -165,7 +165,7 @@ torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(8, 48), nn.ReLU(), nn.Linear(48, 2))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
 ce = nn.CrossEntropyLoss()
-for epoch in range(15):
+for epoch in range(10):
     for b in torch.randperm(len(xtr)).split(64):
         loss = ce(net(xtr[b]), ytr[b])
         opt.zero_grad()

@@ -53,7 +53,7 @@ class Agent:
 
 torch.manual_seed(0)
 agent = Agent()
-for step in range(40):
+for step in range(12):
     s = torch.randn(64, 4)
     a = torch.rand(64, 2) * 2 - 1
     r = -(a - s[:, :2].tanh()).pow(2).sum(-1, keepdim=True)
@@ -100,7 +100,7 @@ torch.manual_seed(0)
 flow = RealNVP()
 opt = torch.optim.Adam(flow.parameters(), lr=2e-3)
 mix = torch.randn(4, 4)
-for step in range(40):
+for step in range(12):
     x = torch.randn(128, 4) @ mix
     loss = -flow.log_prob(x).mean()
     opt.zero_grad()
@@ -134,7 +134,7 @@ torch.manual_seed(0)
 base = torch.randn(300, 3) @ torch.randn(3, 10)
 net, crit = Imputer(), MaskedMSE()
 opt = torch.optim.Adam(net.parameters(), lr=3e-3)
-for step in range(40):
+for step in range(12):
     rows = base[torch.randint(0, 300, (32,))]
     observed = (torch.rand_like(rows) > 0.3).float()
     inp = rows * observed
@@ -224,7 +224,7 @@ random.seed(0)
 torch.manual_seed(0)
 agent = DoubleDQN()
 s = torch.randn(4)
-for t in range(200):
+for t in range(90):
     a = torch.randint(0, 3, ())
     s2 = 0.9 * s + 0.3 * (a.float() - 1) + 0.1 * torch.randn(4)
     agent.memory.append((s, a, -s2.abs().mean(), s2, (torch.rand(()) < 0.05).float()))

@@ -82,7 +82,7 @@ torch.manual_seed(0)
 clf = nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 2))
 opt = torch.optim.Adam(clf.parameters(), lr=1e-2)
 ce = nn.CrossEntropyLoss()
-for epoch in range(15):
+for epoch in range(10):
     for i in range(0, n_train, 45):
         loss = ce(clf(X_tr[i : i + 45]), y_tr[i : i + 45])
         opt.zero_grad()
@@ -194,7 +194,7 @@ pts = torch.randn(240, 8) + 1.5 * F.one_hot(lab, 8).float()
 enc = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 4))
 opt = torch.optim.Adam(enc.parameters(), lr=3e-3)
 crit = nn.TripletMarginLoss(margin=0.5)
-for step in range(40):
+for step in range(12):
     a = torch.randint(0, 180, (32,))
     same = lab[a][:, None] == lab[:180][None]
     p = torch.multinomial(same.float(), 1).squeeze(1)
@@ -306,7 +306,7 @@ lab = torch.arange(5).repeat_interleave(40)
 pts = torch.randn(200, 10) + 0.6 * F.one_hot(lab, 10).float()
 net = Embedder()
 opt = torch.optim.Adam(net.parameters(), lr=2e-3)
-for step in range(30):
+for step in range(12):
     i = torch.randint(0, 200, (48,))
     z = net(pts[i])
     sim = z @ z.T / 0.1 - 1e9 * torch.eye(48)

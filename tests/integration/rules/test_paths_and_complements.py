@@ -30,13 +30,13 @@ def partition(emit):
     for t in range(1, emit.size(1)):
         alpha = torch.logsumexp(alpha[:, :, None] + net.table[None] + emit[:, t][:, None], dim=1)
     return torch.logsumexp(alpha + net.end, dim=1)
-for step in range(40):
+for step in range(20):
     x, tags = batch()
     emit = net.emit(x)
     loss = (partition(emit) - path(emit, tags)).mean()
 """
 LIKELIHOOD = """
-for step in range(40):
+for step in range(20):
     x, tags = batch()
     emit = net.emit(x).transpose(0, 1)
     alpha, score = emit[0] + net.start, (emit[0] + net.start).gather(1, tags[:, :1]).squeeze(1)

@@ -71,7 +71,7 @@ centre = batch.mean(axis=1, keepdims=True)
 x = torch.from_numpy(batch - centre)
 net = nn.Sequential(nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, 32))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.mse_loss(net(x), x)
     opt.zero_grad()
     loss.backward()
@@ -91,7 +91,7 @@ x = torch.from_numpy(features(rows, 3, 4).astype("float32"))
 y = torch.tensor([float(r[0][0] + (r[1] == 2)) for r in rows])
 net = nn.Sequential(nn.Linear(7, 16), nn.ReLU(), nn.Linear(16, 1))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.mse_loss(net(x)[:, 0], y)
     opt.zero_grad()
     loss.backward()
@@ -108,7 +108,7 @@ x = torch.tensor(np.stack([carrier, daily], 1), dtype=torch.float32)
 y = x[:, :1] * 2 + x[:, 1:] + 0.1 * torch.randn(200, 1)
 net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.mse_loss(net(x), y)
     opt.zero_grad()
     loss.backward()
@@ -131,7 +131,7 @@ x = torch.tensor([encode(r) for r in rides], dtype=torch.float32)
 y = torch.tensor([[r.count / 100] for r in rides], dtype=torch.float32)
 net = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.mse_loss(net(x), y)
     opt.zero_grad()
     loss.backward()
@@ -254,7 +254,7 @@ y = x.sum(1)
 criterion = PlainLoss()  # or WeightedLoss()
 net = nn.Linear(6, 1)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     pick = torch.randint(0, 128, (32,))
     weight = 1 / (1 + y[pick].abs())
     loss = criterion(net(x[pick])[:, 0], y[pick], weight)
@@ -274,7 +274,7 @@ def barlow_loss(z, n, lam=0.02):
 x = torch.randn(256, 10) * torch.linspace(0.5, 2, 10)
 net = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 8))
 opt = torch.optim.Adam(net.parameters(), lr=1e-3)
-for step in range(30):
+for step in range(12):
     batch = x[torch.randint(0, 256, (64,))]
     views = torch.cat([batch + 0.1 * torch.randn_like(batch), batch + 0.1 * torch.randn_like(batch)])
     loss = barlow_loss(net(views), 64)
@@ -298,7 +298,7 @@ train, test = order[:220], order[220:]
 xt, yt = torch.from_numpy(z), torch.from_numpy(y)
 net = nn.Linear(5, 2)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     loss = F.cross_entropy(net(xt[train]), yt[train])
     opt.zero_grad()
     loss.backward()
@@ -335,7 +335,7 @@ y = np.stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2]], 1).astype("float32")
 net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
 xt, yt = torch.from_numpy(x), torch.from_numpy(y)
-for step in range(60):
+for step in range(12):
     pick = torch.randint(0, 240, (64,))
     loss = F.mse_loss(net(xt[pick]), yt[pick])
     opt.zero_grad()
@@ -385,7 +385,7 @@ def precision_at(errors, labels, k):
 net = nn.Sequential(nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 8))
 normal = torch.from_numpy(x[y == 0])
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     loss = F.mse_loss(net(normal), normal)
     opt.zero_grad()
     loss.backward()
@@ -436,7 +436,7 @@ x[no_right, 3:] = 0
 x_fit, y_fit = x[usable], y[usable]
 net = nn.Linear(6, 1)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.mse_loss(net(x_fit), y_fit)
     opt.zero_grad()
     loss.backward()
@@ -468,7 +468,7 @@ x = torch.randn(400, 6)
 labels = (x[:, 0] + 0.5 * x[:, 1] > 0.3).long()
 net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 1))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     pick = torch.randint(0, 300, (64,))
     loss = F.binary_cross_entropy_with_logits(net(x[pick])[:, 0], labels[pick].float())
     opt.zero_grad()
@@ -581,7 +581,7 @@ target = torch.from_numpy(boxes / np.array([W, H_, W, H_], dtype="float32"))
 img[:, :4] = target
 net = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 4), nn.Sigmoid())
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     pick = torch.randint(0, 160, (32,))
     loss = F.smooth_l1_loss(net(img[pick]), target[pick])
     opt.zero_grad()
@@ -606,7 +606,7 @@ target = torch.tensor(np.stack([cx / w, cy / h, bw / w, bh / h], axis=1), dtype=
 feats[:, :4] = target
 net = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 4))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     pick = torch.randint(0, 120, (32,))
     loss = F.l1_loss(net(feats[pick]), target[pick])
     opt.zero_grad()
@@ -628,7 +628,7 @@ target = torch.tensor(np.stack([y1 / H_, x1 / W, y2 / H_, x2 / W], 1), dtype=tor
 feats = torch.cat([target, torch.randn(n, 4)], 1)
 net = nn.Linear(8, 4)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     loss = F.l1_loss(net(feats), target)
     opt.zero_grad()
     loss.backward()
@@ -679,7 +679,7 @@ z = np.concatenate([(complete - mu) / sd, np.where(has, x[:, 4:] / 10, 0), has],
 net = nn.Linear(6, 2)
 xt = torch.from_numpy(z)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.cross_entropy(net(xt[:200]), torch.from_numpy(y[:200]))
     opt.zero_grad()
     loss.backward()
@@ -697,7 +697,7 @@ x = torch.tensor(np.hstack([a, v]), dtype=torch.float32)
 y = (x[:, 0] * x[:, 5] > 0).long()
 net = nn.Sequential(nn.Linear(7, 16), nn.ReLU(), nn.Linear(16, 2))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.cross_entropy(net(x), y)
     opt.zero_grad()
     loss.backward()
@@ -714,7 +714,7 @@ x, y = standardize(inputs).astype("float32"), standardize(targets).astype("float
 xt, yt = torch.from_numpy(x), torch.from_numpy(y)
 net = nn.Linear(5, 1)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.mse_loss(net(xt[:240]), yt[:240])
     opt.zero_grad()
     loss.backward()
@@ -731,7 +731,7 @@ target = torch.tensor(yx / np.array([h, w, h, w]), dtype=torch.float32)
 feats = torch.cat([target, torch.randn(n, 4)], 1)
 net = nn.Linear(8, 4)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     loss = F.l1_loss(net(feats), target)
     opt.zero_grad()
     loss.backward()
@@ -751,7 +751,7 @@ target = torch.tensor(yx / np.array([h, w, h, w]), dtype=torch.float32)
 feats = torch.cat([target, torch.randn(n, 4)], 1)
 net = nn.Linear(8, 4)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     loss = F.l1_loss(net(feats), target)
     opt.zero_grad()
     loss.backward()
@@ -772,7 +772,7 @@ target = torch.tensor(yx / np.array([h, w, h, w]), dtype=torch.float32)
 feats = torch.cat([target, torch.randn(n, 4)], 1)
 net = nn.Linear(8, 4)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(40):
+for step in range(12):
     loss = F.l1_loss(net(feats), target)
     opt.zero_grad()
     loss.backward()
@@ -799,7 +799,7 @@ y = (x[:, 0] + rng.normal(size=400) > 0.5).astype("int64")
 net = nn.Linear(5, 1)
 xt, yt = torch.from_numpy(x), torch.from_numpy(y).float()
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.binary_cross_entropy_with_logits(net(xt[:300])[:, 0], yt[:300])
     opt.zero_grad()
     loss.backward()
@@ -815,7 +815,7 @@ y = x.sum(1, keepdim=True)
 net = nn.Linear(4, 1)
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
 scale, offset = -10.0, 100.0
-for step in range(40):
+for step in range(12):
     loss = F.mse_loss(net(x[:200]), y[:200])
     opt.zero_grad()
     loss.backward()
@@ -830,7 +830,7 @@ scores = nn.Linear(8, 20)
 opt = torch.optim.Adam(scores.parameters(), lr=1e-2)
 x = torch.randn(120, 8)
 y = torch.randint(0, 20, (120, 3))
-for step in range(20):
+for step in range(12):
     target = torch.zeros(120, 20).scatter(1, y, 1.0)
     loss = F.binary_cross_entropy_with_logits(scores(x), target)
     opt.zero_grad()
@@ -886,7 +886,7 @@ x = torch.randn(200, 6)
 y = (x[:, 0] > 0).long()
 net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     loss = F.cross_entropy(net(x), y)
     opt.zero_grad()
     loss.backward()
@@ -933,7 +933,7 @@ signal = np.sin(np.arange(2000) / 6) + 0.1 * rng.normal(size=2000)
 clean = torch.from_numpy(np.stack([item(signal, i) for i in range(0, 1900, 10)]))
 net = nn.Sequential(nn.Flatten(), nn.Linear(40, 16), nn.ReLU(), nn.Linear(16, 40), nn.Unflatten(1, (2, 20)))
 opt = torch.optim.Adam(net.parameters(), lr=1e-2)
-for step in range(30):
+for step in range(12):
     x = clean[torch.randint(0, len(clean), (32,))]
     loss = F.mse_loss(net(x + 0.2 * torch.randn_like(x)), x)
     opt.zero_grad()

@@ -122,7 +122,7 @@ clients = [(torch.randn(32, 12), torch.randint(0, 5, (32,))) for _ in range(3)]
 net = nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 5))
 server = [p.detach().clone() for p in net.parameters()]
 whole = parameters_to_vector(net.parameters()).detach().clone()
-for turn in range(4):
+for turn in range(2):
     results, vectors = [], []
     for x, y in clients:
         {begin}
@@ -162,7 +162,7 @@ tasks = [(torch.randn(64, 12), torch.randint(0, 5, (64,))) for _ in range(4)]
 def learn(x, y):
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     {schedule}
-    for rows in torch.randperm(64).split(8):
+    for rows in torch.randperm(64).split(16):
         loss = F.cross_entropy(net(x[rows]), y[rows])
         optimizer.zero_grad()
         loss.backward()
@@ -187,15 +187,16 @@ ENDS = "schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_st
             "pass",
             "for noise in (0.5, 0.2, 0.1):\n    learn(*tasks[0])\n    for _ in 'ab':\n        print(2 * noise)",
         ),
-        (ENDS.format(8), "schedule.step()", "for generation in range(4):\n    learn(*tasks[generation])"),
+        (ENDS.format(4), "schedule.step()", "for generation in range(4):\n    learn(*tasks[generation])"),
     ],
 )
 def test_each_of_several_stages_may_have_its_own_optimizer(
     schedule: str, step: str, calls: str, tmp_path: Path
 ) -> None:
     script = HEAD + STAGES.format(schedule=schedule, step=step, calls=calls)
-    assert causes(script, tmp_path) == []
-    assert "optimizer_made_anew" in [each.cause for each in findings(script, tmp_path)]
+    found = findings(script, tmp_path)
+    assert [each.cause for each in found if each.is_alarm] == []
+    assert "optimizer_made_anew" in [each.cause for each in found]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_each_of_several_stages_may_have_its_own_optimizer(
         ("pass", "pass", "for epoch in range(4):\n    learn(*tasks[0])"),
         ("pass", "pass", "epochs = range(4)\nfor epoch in epochs:\n    for x, y in tasks:\n        learn(x, y)"),
         ("pass", "pass", "for rate in (0.1, 0.05, 0.01):\n    learn(*tasks[0])"),
-        (ENDS.format(32), "schedule.step()", "for epoch in range(4):\n    learn(*tasks[0])"),
+        (ENDS.format(16), "schedule.step()", "for epoch in range(4):\n    learn(*tasks[0])"),
     ],
 )
 def test_an_optimizer_for_each_epoch_is_told(schedule: str, step: str, calls: str, tmp_path: Path) -> None:

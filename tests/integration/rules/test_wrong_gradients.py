@@ -720,7 +720,7 @@ h.sum().backward()
 def test_a_limit_on_saved_memory_names_the_line_that_keeps_most(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(f"import torch\n{DEEP}")
-    capture = run(find_script(str(path)), (), RecordingPlan()).capture
+    capture = run(find_script(str(path)), (), RecordingPlan(for_pictures=False)).capture
     (finding,) = check_case(Case(capture), [saved_memory_above(100_000)]).findings
     assert finding.evidence["saved_bytes"] == 11 * 100 * 64 * 4
     assert finding.location is not None
