@@ -101,10 +101,10 @@ class Case:
     def parameters_that_cut(self) -> frozenset[int]:
         """Parameters that were made of results with a gradient, where steps do so and cut trained tensors off. Those of
         ``weight_norm()`` are made once, before the first step."""
-        made = [found.cut.call for found in self.cut_off if found.cut.kind == "parameter"]
         first = next(iter(self.dataflow.rows_of_kind("backward")), 0)
-        again = any(cut.call > first for cut in self.dataflow.cuts if cut.kind == "parameter") if made else False
-        return self.dataflow.parameters_of_results if again else frozenset()
+        is_any = any(found.cut.kind == "parameter" for found in self.cut_off)
+        are_of_steps = is_any and any(cut.kind == "parameter" and cut.call > first for cut in self.dataflow.cuts)
+        return self.dataflow.parameters_of_results if are_of_steps else frozenset()
 
     @cached_property
     def partial_cuts(self) -> tuple[CutOff, ...]:
