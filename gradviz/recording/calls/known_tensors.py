@@ -20,13 +20,10 @@ from gradviz.recording.torch_access.tensor_facts import FactsTable, answers_itse
 from gradviz.recording.torch_access.tensors import (
     ADDRESSES_STAY_TAKEN,
     address_of,
-    inside_derivative,
     is_leaf_of,
-    is_wrapped,
     may_be_asked,
     requires_grad_of,
     storage_address,
-    unwrapped,
     weak_storage,
     weak_tensor,
 )
@@ -39,7 +36,7 @@ _GONE = object()
 class KnownStorage:
     """Memory that known tensors share."""
 
-    __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak", "wrapped")
+    __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.weak = weak_storage(storage)
@@ -49,15 +46,13 @@ class KnownStorage:
         """The first parameter in this memory."""
         self.source: KnownTensor | None = None
         """What was computed in this memory before: later tensors are views of the parameter."""
-        self.wrapped: KnownTensor | None = None
-        """The newest tensor that ``torch.func.vmap`` wrapped around one with this memory."""
         self.is_uninitialized = False
         """True while nothing has been written to it: its values are arbitrary."""
 
     def likeness(self) -> KnownStorage:
         """Memory that only another run of the same code used."""
         made = object.__new__(KnownStorage)
-        made.weak = made.computed = made.parameter = made.source = made.wrapped = None
+        made.weak = made.computed = made.parameter = made.source = None
         made.is_uninitialized = False
         return made
 
@@ -98,7 +93,7 @@ class KnownTensor:
         self.weak: Any = weak_tensor(tensor)
         self.facts = facts
         self.storage = storage
-        self.requires_grad: bool = requires_grad(tensor)
+        self.requires_grad: bool = requires_grad_of(tensor)
         self.is_leaf = is_leaf(tensor, self.requires_grad)
         self.status = self.requires_grad, self.is_leaf
         """The same two flags, when the tensor was last seen."""
@@ -178,8 +173,6 @@ class KnownTensors:
             known.gathered = weak_tensor(tensor)
             return known
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
-        if known.storage is not None and is_wrapped(tensor) and inside_derivative(tensor) is None:
-            known.storage.wrapped = known
         if known.storage is not None and not known.is_leaf:
             known.storage.computed = known
         if known.storage is not None and known.role == "parameter" and known.storage.parameter is None:
@@ -247,15 +240,9 @@ def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:
     """Whether torch calls it a leaf; not asked if torch might have to make a node to answer."""
     if not requires_grad:
         return True
-    own = _with_history(tensor)
-    return may_be_asked(own) and bool(is_leaf_of(own))
+    return may_be_asked(tensor) and bool(is_leaf_of(tensor))
 
 
 def requires_grad(tensor: torch.Tensor) -> bool:
     """torch's own flag, whatever a subclass says."""
-    return bool(requires_grad_of(_with_history(tensor)))
-
-
-def _with_history(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that has the history: for what vmap wraps, the one inside."""
-    return tensor if requires_grad_of(tensor) or not is_wrapped(tensor) else unwrapped(tensor)
+    return bool(requires_grad_of(tensor))

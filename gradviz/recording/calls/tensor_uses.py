@@ -21,7 +21,7 @@ from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.fingerprints.padding import MIN_SIZE, padding_of
 from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
-from gradviz.recording.torch_access.tensors import grad_fn_of, inside_derivative, is_wrapped, version_of
+from gradviz.recording.torch_access.tensors import grad_fn_of, inside_derivative, version_of
 
 _MAX_UNCLAIMED = 1_000
 
@@ -91,12 +91,8 @@ class TensorUses:
         return use
 
     def _claim_unseen(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
-        """Find the origin of a tensor that no call returned: a custom function, compiled code, NumPy, or vmap, which
-        takes out of its wrapping what a call inside of it returned."""
-        wrapped = known.storage.wrapped if known.storage is not None else None
-        if wrapped is not None and wrapped is not known and wrapped.producer is not None and not is_wrapped(tensor):
-            self._give_to(wrapped.producer, known)
-        elif known.is_leaf:
+        """Find the origin of a tensor that no call returned: a custom function, compiled code, or NumPy."""
+        if known.is_leaf:
             known.from_numpy_of = self.arrays.origin_of(tensor)
         elif self._unclaimed:
             # Such a call has a node written in Python, or only one node.

@@ -182,14 +182,9 @@ has_storage: Callable[[torch.Tensor], bool] = find("torch._C._has_storage") if _
 """Whether the tensor has its own memory: a tensor that vmap wraps around another one has none."""
 
 
-def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a transform of ``torch.func`` made it around another tensor, for the function that it runs."""
-    return _functorch and _is_wrapped(tensor)
-
-
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """The program's own tensor, inside the tensors that a transform of ``torch.func`` wraps around it."""
-    while is_wrapped(tensor):
+    while _functorch and _is_wrapped(tensor):
         tensor = _unwrap(tensor)
     return tensor
 
@@ -199,7 +194,7 @@ def inside_derivative(tensor: torch.Tensor) -> torch.Tensor | None:
 
     What vmap wraps has one axis more inside.
     """
-    if not is_wrapped(tensor):
+    if not _functorch or not _is_wrapped(tensor):
         return None
     inner: torch.Tensor = _unwrap(tensor)
     return inner if inner.ndim == tensor.ndim else None

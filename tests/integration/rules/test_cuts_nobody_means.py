@@ -55,18 +55,6 @@ FAULTS = {
         + STEP,
         "tensor_rewrap",
     ),
-    "what vmap runs detaches its result": (
-        LOOP + "    h = torch.func.vmap(\n        lambda row: net(row).detach()  # here\n    )(x)\n"
-        "    loss = mse(head(h), y)\n" + STEP,
-        "detached",
-    ),
-    "what vmap runs goes on without gradients": (
-        LOOP + "    def error(row, aim):\n        h = net(row)\n"
-        "        with torch.no_grad():  # here\n            h = h / h.norm()\n"
-        "        return mse(head(h), aim)\n"
-        "    loss = torch.func.vmap(error)(x, y).mean()\n" + STEP,
-        "no_grad_block",
-    ),
     "one of two paths goes through a list": (
         LOOP + "    near = (net(x) - net(-x)).square().sum(1)\n"
         "    far = torch.tensor((net(x) - net(x + 1)).square().sum(1).tolist())  # here\n"

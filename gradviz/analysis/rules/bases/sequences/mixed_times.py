@@ -56,7 +56,7 @@ def stacked_with_samples(flow: Dataflow, row: int, call: Call) -> Mixed | None:
 def rows_joined_otherwise(flow: Dataflow, row: int, call: Call) -> Mixed | None:
     """(one * other, features) to (other, one, features), of rows that a reshape had joined of (one, other, ...)."""
     given, made = shape_of(flow, call.inputs[0].tensor), _made(flow, call)
-    if not call.inputs[0].requires_grad or len(made) <= len(given) or prod(made[:_PAIR]) != given[0]:
+    if not call.inputs[0].requires_grad or not 0 < len(given) < len(made) or prod(made[:_PAIR]) != given[0]:
         return None
     for maker, before in flow.makers(call.inputs[0].tensor, row, _MAX_LAYERS):
         name = plain_name(before.function)
