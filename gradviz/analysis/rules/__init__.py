@@ -150,6 +150,7 @@ from gradviz.analysis.rules.loops.left_at_once import LeftAtOnce
 from gradviz.analysis.rules.loops.part_never_read import PartNeverRead
 from gradviz.analysis.rules.loops.rate_in_variable import RateInVariable
 from gradviz.analysis.rules.loops.score_of_last_batch import ScoreOfLastBatch
+from gradviz.analysis.rules.loops.value_of_the_last_turn import ValueOfTheLastTurn
 from gradviz.analysis.rules.measures.blanks_removed_first import BlanksRemovedFirst
 from gradviz.analysis.rules.measures.changed_at_random import ChangedAtRandom
 from gradviz.analysis.rules.measures.error_moved_by_mean import ErrorMovedByMean
@@ -765,6 +766,7 @@ RULES: tuple[type[Rule], ...] = (
     TemperatureTwice,
     BestIsTheModel,
     PartsJoinedByAnd,
+    ValueOfTheLastTurn,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,

@@ -24,6 +24,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("    optimizer.step()\n", "    optimizer.step()\n    model._table = None\n"),),
         ),
     ),
+    "GV969": (("bind the value as a default", (("lambda grad: grad * mask", "lambda grad, mask=mask: grad * mask"),)),),
     "GV960": (
         ("multiply the error by the standard deviation only", (("error * std + mean", "error * std"),)),
         (
