@@ -92,6 +92,15 @@ def train_locally(shared, number, generator):
 def mean_of(states):
     return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
 """
+OWN = """
+def diffusion_loss(x, seed=1):
+    generator = torch.Generator().manual_seed(seed)  # HERE
+    level = torch.rand(len(x), 1, generator=generator)
+    noise = torch.randn(x.shape, generator=generator)
+    return F.mse_loss(model(level.sqrt() * x + (1 - level).sqrt() * noise), noise)
+for step in range(12):
+    loss = diffusion_loss(data{seed})
+"""
 IN_ROUNDS = {
     "each round of a client draws the same samples": """
 for number in range(4):
@@ -142,3 +151,8 @@ def test_samples_that_come_back_in_each_round_are_told(name: str, tmp_path: Path
 @pytest.mark.parametrize("name", HEALTHY_IN_ROUNDS)
 def test_rounds_that_draw_other_samples_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not alarms(START + ROUNDS + HEALTHY_IN_ROUNDS[name], tmp_path)
+
+
+def test_noise_of_an_own_generator_that_is_asked_for_is_told_with_one_batch_too(tmp_path: Path) -> None:
+    assert_first_alarm(START + OWN.replace("{seed}", "") + TRAIN, "same_random_numbers", tmp_path)
+    assert not alarms(START + OWN.replace("{seed}", ", step") + TRAIN, tmp_path)

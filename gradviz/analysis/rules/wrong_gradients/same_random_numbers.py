@@ -33,6 +33,8 @@ class SameRandomNumbers(Rule):
     either may be the data, and nothing is reported. Also noise that comes back after some steps of one optimizer, since
     a validation or a sampler seeds all random numbers; and noise or chosen samples that come back in each round of a
     training, as those of a client of federated averaging, where copies of one model are trained that learns from them.
+    And noise that is added to the only batch of a training and that a network is asked for, if the function that draws
+    it seeds a generator of its own.
 
     Why it matters
     --------------
@@ -83,10 +85,19 @@ class SameRandomNumbers(Rule):
             is_of_own = "generator=" in (case.source_line(drawn) or "")
             if location == drawn and not is_of_own:
                 location = line_that_seeds_all(case, rows) or drawn
-            if is_noise and location not in told and _are_the_same(case, rows) and _is_noise(case, rows):
-                told.add(location)
-                yield self._finding(case, rows, location)
-                continue
+            if is_noise and location not in told and _are_the_same(case, rows):
+                is_seeded_there = is_of_own and location != drawn
+                beside = (
+                    "while the data changed"
+                    if _is_noise(case, rows)
+                    else "and a network is asked for them"
+                    if is_seeded_there and _is_told_from_data(case, rows)
+                    else None
+                )
+                if beside is not None:
+                    told.add(location)
+                    yield self._finding(case, rows, location, beside)
+                    continue
             again = rows_of_one_optimizer(flow, rows) if is_noise else []
             different = different_draws(flow, again)
             if different is None and (again := rows_of_repeated_rounds(case, rows)):
@@ -98,12 +109,12 @@ class SameRandomNumbers(Rule):
                 told.add(location)
                 yield self._drawn_again(case, again, different, location)
 
-    def _finding(self, case: Case, rows: list[int], location: Location | None) -> Finding:
+    def _finding(self, case: Case, rows: list[int], location: Location | None, beside: str) -> Finding:
         flow = case.dataflow
         words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
         is_put_back = _PUTS_BACK.search(case.source_line(location) or "") is not None
         return self.finding(
-            f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, while the data changed",
+            f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, {beside}",
             symptom="grad_wrong",
             why="the generator gets back the state that it had, so each step gets the same noise"
             if is_put_back
@@ -187,6 +198,21 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
     return False
 
 
+def _is_told_from_data(case: Case, rows: list[int]) -> bool:
+    """Whether drawn numbers are added to data, and asked of a network, as the noise of a diffusion model: it is to
+    tell any noise, also where it has only one batch."""
+    flow = case.dataflow
+    is_added = is_asked = False
+    for use in flow.log.calls[rows[-1]].outputs[:1]:
+        for row in flow.users(use.tensor, rows[-1]):
+            call = flow.log.calls[row]
+            is_live = any(each.requires_grad for each in call.inputs if each.tensor != use.tensor)
+            is_asked |= is_live and plain_name(call.function) in _COMPARES
+            is_added |= not is_live and plain_name(call.function) in ARITHMETIC
+    return is_added and is_asked
+
+
+_COMPARES = frozenset({"sub", "mse_loss", "smooth_l1_loss", "l1_loss", "huber_loss"})
 _ORDERS = frozenset({"argsort", "sort", "topk", "lt", "gt", "le", "ge", "scatter"})
 """They make an order or a mask of drawn numbers."""
 _CHOOSE = frozenset({"gather", "index_select", "take_along_dim", "getitem", "masked_fill", "masked_select"})
