@@ -170,3 +170,9 @@ def test_the_line_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_alike_and_is_right_is_quiet(name: str, tmp_path: Path) -> None:
     assert not alarms(HEALTHY[name], tmp_path)
+
+
+def test_lengths_that_are_divided_too_often_are_told_where_that_happens(tmp_path: Path) -> None:
+    lengths = "torch.full((4,), 24) // 4, torch.tensor([8, 7, 7, 7])  # HERE"
+    script = SPEECH.format(pool=2, lengths=lengths).replace("zero_infinity=True)  # HERE", "zero_infinity=True)")
+    assert_first_alarm(script, "argument_out_of_range", tmp_path)

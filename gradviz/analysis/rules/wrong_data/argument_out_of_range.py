@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -26,7 +27,7 @@ from gradviz.analysis.rules.bases.losses.sums_of_targets import (
     plain_targets,
     sums_by_hand,
 )
-from gradviz.analysis.rules.bases.losses.targets.given_arguments import Given
+from gradviz.analysis.rules.bases.losses.targets.given_arguments import Given, has_too_few_frames
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -117,6 +118,7 @@ class ArgumentOutOfRange(Rule):
         function, loss = last.call.function.rpartition(".")[2], location_of_call(flow, last.row)
         made = _line_of_values(flow, last)
         place = _line_of_labels(flow, last) if demand.are_labels else _line_of_options(flow, last, demand)
+        place = place or _line_of_short_lengths(flow, last, demand)
         lowest, highest = min(each.lowest for each in broken), max(each.highest for each in broken)
         is_nan = last.call.outputs[0].values is not None and bool(last.call.outputs[0].values.nans)
         other = loss if place is not None else made
@@ -202,6 +204,21 @@ def _line_of_options(flow: Dataflow, given: Given, demand: Demand) -> Location |
     """The line that made the module that calls the function, if an option of it is to be changed."""
     site = line_of_module(flow, given.call) if demand.is_option else None
     return None if site is None else location_of_line(flow.line(site))
+
+
+def _line_of_short_lengths(flow: Dataflow, given: Given, demand: Demand) -> Location | None:
+    """The line that computed how many frames each sample has, if the longest has fewer than there are."""
+    lengths = argument(given.call, 2, "input_lengths") if demand.is_broken is has_too_few_frames else None
+    values = None if lengths is None else flow.values_of(lengths, given.row)
+    shape = shape_of(flow, given.call.inputs[0].tensor)
+    if lengths is None or values is None or values.maximum is None or not shape or values.maximum >= shape[0]:
+        return None
+    makers = flow.makers(lengths.tensor, given.row, _MAX_MAKERS)
+    return next((location_of_call(flow, row) for row, call in makers if plain_name(call.function) in _DIVIDES), None)
+
+
+_DIVIDES = frozenset({"div", "floor_divide", "floordiv", "true_divide", "rshift", "sub"})
+_MAX_MAKERS = 6
 
 
 def _line_of_labels(flow: Dataflow, given: Given) -> Location | None:

@@ -200,16 +200,31 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
 
 def _is_told_from_data(case: Case, rows: list[int]) -> bool:
     """Whether drawn numbers are added to data, and asked of a network, as the noise of a diffusion model: it is to
-    tell any noise, also where it has only one batch."""
+    tell any noise, also where it has only one batch. Data that are drawn get other noise each time."""
     flow = case.dataflow
     is_added = is_asked = False
     for use in flow.log.calls[rows[-1]].outputs[:1]:
         for row in flow.users(use.tensor, rows[-1]):
             call = flow.log.calls[row]
-            is_live = any(each.requires_grad for each in call.inputs if each.tensor != use.tensor)
+            others = [each for each in call.inputs if each.tensor != use.tensor]
+            is_live = any(each.requires_grad for each in others)
             is_asked |= is_live and plain_name(call.function) in _COMPARES
             is_added |= not is_live and plain_name(call.function) in ARITHMETIC
+            if not is_live and any(_is_drawn_anew(case, each.tensor, row) for each in others):
+                return False
     return is_added and is_asked
+
+
+def _is_drawn_anew(case: Case, tensor: int, before: int) -> bool:
+    """Whether numbers are drawn for a tensor, and not the same each time."""
+    calls, flow = case.dataflow.log.calls, case.dataflow
+    for row in flow.ancestors(tensor, before, flow.step_before(before)):
+        if plain_name(calls[row].function) in DRAWS:
+            site = calls[row].call_site
+            alike = [each for each, call in enumerate(calls) if call.call_site == site and call.outputs]
+            if not _are_the_same(case, alike):
+                return True
+    return False
 
 
 _COMPARES = frozenset({"sub", "mse_loss", "smooth_l1_loss", "l1_loss", "huber_loss"})
