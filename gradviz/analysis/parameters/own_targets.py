@@ -103,8 +103,18 @@ def _bootstrapped(
         if not is_target or not side.sources or not other.sources:
             continue
         shared = _trained_behind(histories, side) & _trained_behind(histories, other)
-        if shared:
+        if shared and not _goes_into_network(histories.flow, row, backward, shared):
             yield OwnTarget("bootstrapped", row, _begin(side, other), backward, tuple(sorted(shared)), side.sources[0])
+
+
+def _goes_into_network(flow: Dataflow, difference: int, backward: int, parameters: frozenset[int]) -> bool:
+    """Whether the same network takes what comes of a difference, as the state of a simulation: it is no error."""
+    below = (
+        row
+        for use in flow.log.calls[difference].outputs
+        for row in flow.descendants(use.tensor, difference, backward, live=True)
+    )
+    return any(use.tensor in parameters for row in below for use in flow.log.calls[row].inputs)
 
 
 def _begin(target: _Side, prediction: _Side) -> int:

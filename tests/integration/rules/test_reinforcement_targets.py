@@ -442,3 +442,30 @@ def test_returns_of_several_steps_with_a_gradient_are_told(returns: str, tmp_pat
 @pytest.mark.parametrize("returns", WITHOUT_GRADIENT)
 def test_returns_of_several_steps_without_a_gradient_are_right(returns: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + RETURNS.format(returns=returns) + TRAIN, tmp_path)
+
+
+def test_a_policy_that_is_trained_through_a_simulation_has_no_target(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+policy = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+def move(state, force):
+    x, v, angle, turn = state.unbind(-1)
+    sin, cos = angle.sin(), angle.cos()
+    push = (force + 0.1 * 0.5 * turn**2 * sin) / 1.1
+    bend = (9.8 * sin - cos * push) / (0.5 * (4 / 3 - 0.1 * cos**2 / 1.1))
+    v, turn = v + 0.04 * (push - 0.1 * 0.5 * bend * cos / 1.1), turn + 0.04 * bend
+    return torch.stack([x + 0.04 * v, v, angle + 0.04 * turn, turn], -1)
+for step in range(4):
+    state, cost = torch.cat([torch.rand(16, 1) - 0.5, torch.zeros(16, 1)] * 2, 1), 0.0
+    for _ in range(10):
+        force = 10 * torch.tanh(policy(state)).squeeze(-1)
+        state = move(state, force)
+        x, v, angle, turn = state.unbind(-1)
+        cost = cost + (1 - angle.cos()) * 4 + 0.1 * x**2 + 0.01 * v**2 + 0.001 * force**2
+    loss = cost.mean()
+"""
+        + TRAIN
+    )
+    assert not alarms(script, tmp_path)
