@@ -47,6 +47,11 @@ FAULTS = {
         "    loss = h.square().mean()\n" + STEP,
         "unused_parameter",
     ),
+    "a weight that forward makes anew and registers": (
+        LOOP + "    net[0].weight = nn.Parameter(net[2](net[0].weight.mT).mT)  # here\n"
+        "    loss = mse(head(net[0](x)), y)\n" + STEP,
+        "tensor_rewrap",
+    ),
     "results are put into new parameters of another model": (
         LOOP + "    weights, start = {}, 0\n    for name, shape in ((\"w\", (1, 4)), (\"b\", (4,))):\n"
         "        part = net(x).mean(0)[start : start + 4]\n"

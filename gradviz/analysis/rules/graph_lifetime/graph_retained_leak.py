@@ -161,11 +161,10 @@ def _line_that_hands_over(case: Case, keeping: Location) -> Location:
     """The only call of the function that keeps what it is given, ``history.add(loss)``; else the line that keeps it."""
     tree = own_tree(case, keeping.file)
     function = None if tree is None else function_on(tree, keeping.line)
-    if function is None:
+    if tree is None or function is None:
         return keeping
     given = parameter_names(function)
-    taken = [node.args for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == keeping.line]
-    if not any(isinstance(each, ast.Name) and each.id in given for args in taken for each in args):
+    if not any(isinstance(each, ast.Name) and each.id in given for each in _kept_by(tree.statement_at(keeping.line))):
         return keeping
     calls = [
         Location(file, node.lineno)
@@ -174,6 +173,17 @@ def _line_that_hands_over(case: Case, keeping: Location) -> Location:
         if isinstance(node, ast.Call) and called_name(node) == function.name
     ]
     return calls[0] if len(calls) == 1 else keeping
+
+
+def _kept_by(statement: ast.stmt | None) -> list[ast.expr]:
+    """What a statement puts into a container, or assigns, as it is."""
+    if isinstance(statement, ast.Assign):
+        return [statement.value]
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return call.args if isinstance(call, ast.Call) and called_name(call) in _PUTS else []
+
+
+_PUTS = frozenset({"append", "appendleft", "insert", "put", "extend", "update", "setdefault"})
 
 
 def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Location | None:

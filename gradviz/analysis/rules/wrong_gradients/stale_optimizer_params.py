@@ -60,16 +60,18 @@ class StaleOptimizerParams(Rule):
         if optimizer_made is None:
             return
         newcomers = [
-            n for n in histories.untrained if histories.tensor(n).hidden_in is None and histories.tensor(n).names
+            n
+            for n in histories.untrained
+            if histories.tensor(n).hidden_in is None and histories.tensor(n).names and n not in case.parameters_that_cut
         ]
         # A new one that the program normalizes or clips by hand trains as little as any other.
-        candidates = histories.reached - histories.trained
+        candidates = histories.reached - histories.trained - case.parameters_that_cut
         replaced = dict(_replacements(histories, candidates, optimizer_made))
         unfrozen = {n: row for n in newcomers if (row := _unfrozen_after(histories, n, optimizer_made)) is not None}
         forgotten = case.forgotten_parameters
         originals = frozenset(newcomers).difference(replaced)
         copied = {n: of for n, of in case.copies_in_optimizers.items() if of in originals}
-        known = {*replaced, *unfrozen, *copied.values(), *case.parameters_that_cut}
+        known = {*replaced, *unfrozen, *copied.values()}
         late = _made_late(case, [n for n in newcomers if n not in known], optimizer_made)
         if copied:
             yield self._copies_in_optimizer(histories, copied)
