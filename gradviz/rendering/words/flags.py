@@ -10,6 +10,7 @@ from typing import Literal
 from gradviz.analysis.numbers.gradient_origins import BROKEN, WORST_FIRST, GradientOrigin, GradientState, state_of
 from gradviz.graph.model import Node
 from gradviz.graph.node_findings import Verdict
+from gradviz.graph.traversal import behind_views
 from gradviz.rendering.words.difference_words import mark_words, marks_in
 from gradviz.rendering.words.gradient_words import STATE_WORDS, arrived_by_repetition
 from gradviz.rendering.words.subject_facts import SubjectFacts
@@ -163,8 +164,19 @@ def _quiet_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     if worst is not None:
         share = _share(states.count(worst), len(states))
         return Flag(f"gradient {STATE_WORDS[worst]}{share}", "quiet")
-    inside = _worst(facts.gradient_origins.arrived.get(node) for node in item.nodes) if item.kind == "box" else None
+    arrived = facts.gradient_origins.arrived
+    nodes = [node for node in item.nodes if not _is_one_share(facts, node)] if item.kind == "box" else []
+    inside = _worst(arrived.get(node) for node in nodes)
     return None if inside is None else Flag(f"gradient {STATE_WORDS[inside]} inside", "quiet")
+
+
+def _is_one_share(facts: SubjectFacts, node: int) -> bool:
+    """Whether a zero goes on to a leaf that gets more than zero from elsewhere: of a recurrent layer that begins with a
+    state of zeros, the first step brings nothing to the weights, and the others do."""
+    arrived = facts.gradient_origins.arrived
+    leaf, _ = behind_views(facts.graph, node)
+    is_zero = arrived.get(node) not in (None, *BROKEN)
+    return is_zero and leaf != node and facts.graph.nodes[leaf].is_leaf and leaf not in arrived
 
 
 def _share(count: int, total: int) -> str:

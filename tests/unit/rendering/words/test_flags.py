@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph
 from gradviz.rendering.formats import FORMATS, Format, Subject
 from gradviz.rendering.words.item_words import item_texts
@@ -91,6 +92,26 @@ def test_a_zero_from_the_first_state_of_a_loop_is_quiet_and_one_from_data_used_e
 
     assert "quiet: gradient 0: first state" in flags("at first")
     assert any(flag.startswith("warning: gradient becomes 0") for flag in flags("always"))
+
+
+@pytest.mark.parametrize(("of_weight", "expected"), [(FINE, {}), (ZERO, {"net": "warning: gradient becomes 0 inside"})])
+def test_a_box_is_marked_for_a_weight_that_gets_zero_in_total_and_not_for_one_of_its_uses(
+    of_weight: TensorFigures, expected: dict[str, str]
+) -> None:
+    builder = GraphBuilder()
+    net, w = builder.scope("net", "RNN"), builder.leaf("w")
+    uses = [builder.operation("T", w, kind="view", scope=net) for _ in range(2)]
+    builder.root(builder.operation("Sum", builder.operation("Mm", *uses, scope=net)))
+    graph = builder.build()
+    flow = {w: (of_weight, []), uses[0]: (ZERO, [ZERO]), uses[1]: (of_weight, [of_weight])}
+    nodes = [
+        replace(node, arrived=(flow[node.id][0],), gradients=tuple(flow[node.id][1]))
+        if node.id in flow
+        else replace(node, arrived=(FINE,), gradients=(ZERO, of_weight) if node.name == "MmBackward0" else (FINE,))
+        for node in graph.nodes
+    ]
+    found = marks(replace(graph, nodes=tuple(nodes)), depth=0)
+    assert {title: flag for title, flag in found.items() if title == "net"} == expected
 
 
 def test_parts_of_a_sequence_that_are_not_used_afterwards_are_quiet() -> None:
