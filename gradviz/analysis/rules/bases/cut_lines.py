@@ -21,9 +21,9 @@ from gradviz.analysis.dataflow.call_words import (
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
-from gradviz.analysis.rules.bases.sources.cached_results import function_on, parameter_names
+from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.rules.bases.sources.source_tree import all_parameters_of, called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
@@ -195,7 +195,7 @@ def _argument_that_cuts(case: Case, own: CallSite) -> tuple[str, bool] | None:
     function = None if tree is None else function_on(tree, own.line)
     if tree is None or function is None:
         return None
-    parameters = parameter_names(function)
+    parameters = all_parameters_of(function)
     cuts = (node for node in ast.walk(function) if isinstance(node, ast.Attribute) and node.lineno == own.line)
     for node in cuts:
         inner: ast.AST = node

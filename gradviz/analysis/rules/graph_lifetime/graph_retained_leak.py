@@ -17,9 +17,9 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.retained_graphs import Retained
 from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.cached_results import function_on, parameter_names
+from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.rules.bases.sources.source_tree import all_parameters_of, called_name
 from gradviz.analysis.rules.bases.storing_lines import next_in_function
 from gradviz.graph.call_log import Holder
 from gradviz.graph.model import CallSite, Node
@@ -163,7 +163,7 @@ def _line_that_hands_over(case: Case, keeping: Location) -> Location:
     function = None if tree is None else function_on(tree, keeping.line)
     if tree is None or function is None:
         return keeping
-    given = parameter_names(function)
+    given = all_parameters_of(function)
     if not any(isinstance(each, ast.Name) and each.id in given for each in _kept_by(tree.statement_at(keeping.line))):
         return keeping
     calls = [

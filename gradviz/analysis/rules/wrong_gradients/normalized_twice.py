@@ -20,9 +20,9 @@ from gradviz.analysis.rules.bases.losses.targets.unexpected_probabilities import
     WrongInput,
 )
 from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import axis_of_probabilities
-from gradviz.analysis.rules.bases.sources.cached_results import function_on, parameter_names
+from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, all_parameters_of
 from gradviz.graph.call_log import Call
 
 
@@ -163,7 +163,7 @@ def _makes_an_argument(tree: SourceTree, line: int) -> bool:
     if function is None:
         return False
     called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call) and node.lineno == line)
-    return any(isinstance(each, ast.Name) and each.id in parameter_names(function) for each in called)
+    return any(isinstance(each, ast.Name) and each.id in all_parameters_of(function) for each in called)
 
 
 def _maker_words(call: Call) -> str:

@@ -85,19 +85,11 @@ class SameRandomNumbers(Rule):
             is_of_own = "generator=" in (case.source_line(drawn) or "")
             if location == drawn and not is_of_own:
                 location = line_that_seeds_all(case, rows) or drawn
-            if is_noise and location not in told and _are_the_same(case, rows):
-                is_seeded_there = is_of_own and location != drawn
-                beside = (
-                    "while the data changed"
-                    if _is_noise(case, rows)
-                    else "and a network is asked for them"
-                    if is_seeded_there and _is_told_from_data(case, rows)
-                    else None
-                )
-                if beside is not None:
-                    told.add(location)
-                    yield self._finding(case, rows, location, beside)
-                    continue
+            matters = _why_it_matters(case, rows, is_seeded_there=is_of_own and location != drawn) if is_noise else None
+            if matters is not None and location not in told:
+                told.add(location)
+                yield self._finding(case, rows, location, matters)
+                continue
             again = rows_of_one_optimizer(flow, rows) if is_noise else []
             different = different_draws(flow, again)
             if different is None and (again := rows_of_repeated_rounds(case, rows)):
@@ -109,12 +101,12 @@ class SameRandomNumbers(Rule):
                 told.add(location)
                 yield self._drawn_again(case, again, different, location)
 
-    def _finding(self, case: Case, rows: list[int], location: Location | None, beside: str) -> Finding:
+    def _finding(self, case: Case, rows: list[int], location: Location | None, matters: str) -> Finding:
         flow = case.dataflow
         words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
         is_put_back = _PUTS_BACK.search(case.source_line(location) or "") is not None
         return self.finding(
-            f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, {beside}",
+            f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, {matters}",
             symptom="grad_wrong",
             why="the generator gets back the state that it had, so each step gets the same noise"
             if is_put_back
@@ -159,6 +151,15 @@ _DRAWS_OF_ROWS = frozenset({"randint", "multinomial"})
 """They choose the samples of a batch: that those come back may be meant, but not in each round of a training."""
 _MIN_DRAWS = 3
 _MAX_FOLLOWED = 40
+
+
+def _why_it_matters(case: Case, rows: list[int], *, is_seeded_there: bool) -> str | None:
+    """Why the same draws each time are a mistake; None if they are not the same, or may be the data."""
+    if not _are_the_same(case, rows):
+        return None
+    if _is_noise(case, rows):
+        return "while the data changed"
+    return "and a network is asked for them" if is_seeded_there and _is_told_from_data(case, rows) else None
 
 
 def _are_the_same(case: Case, rows: list[int]) -> bool:

@@ -46,13 +46,6 @@ def function_on(tree: SourceTree, line: int) -> ast.FunctionDef | ast.AsyncFunct
     return max(around, key=_first_line, default=None)
 
 
-def parameter_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """The names of what a function takes."""
-    given = function.args
-    rest = (each for each in (given.vararg, given.kwarg) if each is not None)
-    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, *rest)}
-
-
 def line_that_keeps_result(tree: SourceTree, line: int) -> Kept | None:
     """What keeps the result that a line computes; None if its function only returns it."""
     function = function_on(tree, line)

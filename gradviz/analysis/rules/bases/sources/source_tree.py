@@ -212,6 +212,13 @@ def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]
     return names[1:] if names[:1] == ["self"] else names
 
 
+def all_parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
+    """The names of all that a function is given, also by keyword, and as ``*args`` and ``**kwargs``."""
+    given = function.args
+    rest = (each for each in (given.vararg, given.kwarg) if each is not None)
+    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, *rest)}
+
+
 def _is_of_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, all_parameters_of, called_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
@@ -54,9 +54,9 @@ def _bound_by_comprehension(tree: SourceTree, node: Function) -> set[str]:
 def _bound_by_loop(tree: SourceTree, node: Function) -> set[str]:
     """The variables that get other values at each turn of the loop around a function that is kept."""
     loop = next(tree.loops_around(node), None)
-    if loop is None or not any(_is_kept(tree, node, each) for each in _in_turn(loop)):
+    if loop is None or not any(_is_kept(node, each) for each in _in_turn(loop)):
         return set()
-    if any(isinstance(each, _ENDS) or _called(each) == "remove" for each in _in_turn(loop)):
+    if any(isinstance(each, _ENDS) or called_name(each) == "remove" for each in _in_turn(loop)):
         return set()
     found = _names(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set[str]()
     for each in _in_turn(loop):
@@ -74,11 +74,12 @@ def _in_turn(loop: Loop) -> Iterator[ast.AST]:
         waiting += () if isinstance(node, (ast.Lambda, *FUNCTIONS)) else ast.iter_child_nodes(node)
 
 
-def _is_kept(tree: SourceTree, function: Function, node: ast.AST) -> bool:
+def _is_kept(function: Function, node: ast.AST) -> bool:
     """Whether a node registers a function as a hook, or puts it into a list or dict."""
     name = None if isinstance(function, ast.Lambda) else function.name
     if isinstance(node, ast.Call):
-        is_keeping = (_called(node).startswith("register_") and "hook" in _called(node)) or _called(node) in _KEEPS
+        called = called_name(node)
+        is_keeping = (called.startswith("register_") and "hook" in called) or called in _KEEPS
         return is_keeping and any(_is(each, function, name) for each in node.args)
     return (
         isinstance(node, ast.Assign)
@@ -91,10 +92,6 @@ def _is(node: ast.AST, function: Function, name: str | None) -> bool:
     return node is function or (name is not None and isinstance(node, ast.Name) and node.id == name)
 
 
-def _called(node: ast.AST) -> str:
-    return called_name(node) if isinstance(node, ast.Call) else ""
-
-
 def _names(target: ast.AST) -> set[str]:
     return {each.id for each in ast.walk(target) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
@@ -104,6 +101,4 @@ def _read(function: Function) -> set[str]:
     body = [function.body] if isinstance(function, ast.Lambda) else function.body
     names = [each for part in body for each in ast.walk(part) if isinstance(each, ast.Name)]
     own = {each.id for each in names if isinstance(each.ctx, ast.Store)}
-    given = function.args
-    taken = (*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg)))
-    return {each.id for each in names if isinstance(each.ctx, ast.Load)} - own - {each.arg for each in taken}
+    return {each.id for each in names if isinstance(each.ctx, ast.Load)} - own - all_parameters_of(function)
