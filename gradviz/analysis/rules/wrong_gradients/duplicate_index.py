@@ -22,7 +22,8 @@ class DuplicateIndex(Rule):
     -------------
     ``x[index] = values``, ``x[index] += values``, ``index_put``, ``put``, ``index_copy`` and ``scatter`` where the
     index must contain duplicates, because it has more entries than there are positions. The values have a
-    history; or they are different data, are written into a new tensor, and the loss is computed of that.
+    history; or they are different data, are written into a new tensor, and the loss is computed of that; or they are
+    ones, and something is divided by the result, as by the number of neighbours of a node.
 
     Why it matters
     --------------
@@ -67,7 +68,7 @@ class DuplicateIndex(Rule):
             f"{call_words(call)} writes through an index with duplicates: at least {lost:,} of its values are lost",
             symptom="grad_wrong",
             why="of several values for one position one is kept, and the others "
-            + ("get no gradient" if values else "have no influence on the loss"),
+            + ("get no gradient" if values else "have no influence on the result"),
             fix="add them up: x.index_add(0, index, values), or scatter_add; or make the index unique",
             location=location,
             tensors=leaf_names_above(flow, values[0].tensor, row, flow.step_before(row)) if values else (),
@@ -87,7 +88,7 @@ _ASSIGN = frozenset({
 _WRITE_ALONG = frozenset(
     f"torch.{prefix}{name}{suffix}"
     for prefix in ("", "Tensor.")
-    for name in ("index_copy", "scatter")
+    for name in ("index_copy", "index_fill", "scatter")
     for suffix in ("", "_")
 )
 
@@ -97,9 +98,10 @@ def _lost_entries(flow: Dataflow, row: int, call: Call) -> int:
     is_write = call.function in _ASSIGN or call.function in _WRITE_ALONG
     if not is_write or not call.inputs or call.kind != "operation" or call.raised is not None:
         return 0
-    if not any(use.requires_grad for use in call.inputs[1:]) and not _puts_data_together(flow, row, call):
+    is_live = any(use.requires_grad for use in call.inputs[1:])
+    if not (is_live or _puts_data_together(flow, row, call) or _counts(flow, row, call)):
         return 0
-    if call.scalars.get("accumulate") or call.scalars.get("3") is True or "reduce" in call.scalars:
+    if call.scalars.get("accumulate") or call.scalars.get("3") is True or "reduce" in call.scalars:  # adds them up
         return 0
     indexes = [use for use in call.inputs[1:] if _is_index(flow, use)]
     if call.function in _ASSIGN:
@@ -116,11 +118,55 @@ def _not_in_the_result(flow: Dataflow, row: int, call: Call, index: TensorUse) -
     source = call.inputs[-1]
     before, written = (flow.values_of(use, row) for use in (call.inputs[0], source))
     after = call.outputs[0].values if call.outputs else None
-    if before is None or written is None or after is None or before.zeros != before.count:
+    if before is None or after is None or before.zeros != before.count:
         return 0
-    if source is index or shape_of(flow, source.tensor) != shape_of(flow, index.tensor):
+    if source is index:  # a number is written at each entry
+        return max(prod(shape_of(flow, index.tensor)) - (after.count - after.zeros), 0)
+    if written is None or shape_of(flow, source.tensor) != shape_of(flow, index.tensor):
         return 0
     return max(written.count - written.zeros - (after.count - after.zeros), 0)
+
+
+def _counts(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether ones are written, and what came of it divides: how often each position is named was meant."""
+    source, number = call.inputs[-1], _number_written(call)
+    values = flow.values_of(source, row)
+    is_ones = values is not None and _is_one(values.minimum) and _is_one(values.maximum)
+    if not (_is_one(number) if number is not None else is_ones and not _is_index(flow, source)):
+        return False
+    waiting, seen = [(output.tensor, row) for output in call.outputs[:1]], set[int]()
+    while waiting and len(seen) < _MAX_AROUND:
+        tensor, made = waiting.pop()
+        for user in flow.users(tensor, made):
+            using = flow.log.calls[user]
+            if using.inputs[-1].tensor == tensor and _divides(using):
+                return True
+            if user not in seen and using.kind == "operation" and plain_name(using.function) in _KEEPS_COUNTS:
+                seen.add(user)
+                waiting += [(output.tensor, user) for output in using.outputs[:1]]
+    return False
+
+
+def _number_written(call: Call) -> object:
+    return call.scalars.get("value", call.scalars.get("3" if call.function in _WRITE_ALONG else "2"))
+
+
+def _is_one(value: object) -> bool:
+    return isinstance(value, (int, float)) and value == 1
+
+
+def _divides(call: Call) -> bool:
+    """Whether a call divides by its last input."""
+    name, exponent = plain_name(call.function), call.scalars.get("1", call.scalars.get("exponent"))
+    is_power = name == "pow" and isinstance(exponent, (int, float)) and exponent < 0
+    return is_power or name in {"reciprocal", "rsqrt"} or (name == "div" and len(call.inputs) > 1)
+
+
+_KEEPS_COUNTS = frozenset({
+    "clamp", "clamp_min", "maximum", "add", "sqrt", "unsqueeze", "view", "reshape", "getitem", "float", "to", "type_as",
+    "expand", "expand_as",
+})  # fmt: skip
+_MAX_AROUND = 8
 
 
 def _puts_data_together(flow: Dataflow, row: int, call: Call) -> bool:
