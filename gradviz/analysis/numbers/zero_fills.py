@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from gradviz.analysis.dataflow.call_words import class_of, plain_name
@@ -21,8 +22,9 @@ _FILLS = frozenset({
 class Fills(NamedTuple):
     """Call sites of the lines that filled two factors with zeros."""
 
-    latest: int
-    """Until this one, a single factor was zero: that one would have changed with the first step."""
+    edited: int
+    """Of an adapter, whose second matrix is meant to start at zero, that of the first matrix. Else the latest: until
+    that line, a single factor was zero, which would have changed with the first step."""
     other: int
 
 
@@ -34,16 +36,21 @@ def fills_of_factors(
     Args:
         is_made_so: Whether a module of torch is made with these zeros.
     """
-    rows = [_fill(origins, flow, use, row, is_made_so) for use in factors if use.requires_grad]
-    known = sorted(each for each in rows if each is not None)
+    trained = [use for use in factors if use.requires_grad]
+    rows = [(_fill(origins, flow, use, row, is_made_so), _is_applied(flow, use, row)) for use in trained]
+    known = sorted((filled, is_applied) for filled, is_applied in rows if filled is not None)
     if len(known) < _BOTH:
         return None
-    first, *_, latest = known
-    sites = _site(flow, latest), _site(flow, first)
+    (first, is_first_applied), *_, (latest, is_latest_applied) = known
+    name = plain_name(flow.log.calls[row].function)
+    is_adapter = is_first_applied and not is_latest_applied and (name in _MATRIX_PRODUCTS or name.startswith("conv"))
+    edited, other = (first, latest) if is_adapter else (latest, first)
+    sites = _site(flow, edited), _site(flow, other)
     return None if None in sites or flow.line(sites[0]) == flow.line(sites[1]) else Fills(sites[0] or 0, sites[1] or 0)
 
 
 _BOTH = 2
+_MATRIX_PRODUCTS = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "einsum"})
 
 
 def _fill(
@@ -58,6 +65,15 @@ def _fill(
     ]
     latest = max(filled, default=None)
     return latest if latest is not None and plain_name(flow.log.calls[latest].function) in _FILLS else None
+
+
+def _is_applied(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    """Whether a factor is what a matrix made of something else, and not a matrix itself."""
+    makers = takewhile(lambda made: made[1].kind == "operation", flow.makers(use.tensor, row, _MAX_AROUND))
+    return any(len(call.inputs) > 1 for _, call in makers)
+
+
+_MAX_AROUND = 4
 
 
 def _site(flow: Dataflow, row: int) -> int | None:

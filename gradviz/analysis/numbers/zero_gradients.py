@@ -324,7 +324,7 @@ class ZeroGradients:
         fills = (
             fills_of_factors(self._origins, flow, zeros, row, self._is_by_constructor) if _is_by_value(found) else None
         )
-        return found if fills is None else replace(found, blamed_site=fills.latest, other_site=fills.other)
+        return found if fills is None else replace(found, blamed_site=fills.edited, other_site=fills.other)
 
     def _flat_call_above(self, use: TensorUse, row: int) -> int | None:
         """The call without a slope that a live operand comes from, through calls with one live input each."""

@@ -31,7 +31,11 @@ class ZeroGradientRule(Rule):
         alike: dict[Hashable, list[ZeroGradient]] = {}
         for zero in case.zero_gradients:
             if zero.cause == self.name and _own_line(case, zero) not in told and not _is_touched(case, zero.call):
-                says = zero.graph, _own_line(case, zero), zero.blamed_site, zero.other_site, self._says(case, zero)
+                blamed, other = (
+                    None if site is None else case.location_of_site(site)
+                    for site in (zero.blamed_site, zero.other_site)
+                )
+                says = zero.graph, _own_line(case, zero), blamed, other, self._says(case, zero)
                 alike.setdefault(says, []).append(zero)
         for zeros in alike.values():
             yield self._finding(case, _joined(zeros))
