@@ -120,7 +120,8 @@ def _places(call: Call, tensor: int) -> list[str]:
 def _is_random(call: Call) -> bool:
     name = plain_name(call.function)
     if "dropout" in name:
-        return any(each is True for each in call.scalars.values())
+        share = call.scalars.get("p", call.scalars.get("1"))
+        return share != 0 and any(each is True for each in call.scalars.values())
     return name in DRAWS
 
 

@@ -95,3 +95,26 @@ for step in range(5):
 def test_both_sides_of_a_recurrent_policy_may_differ_by_rounding(tmp_path: Path) -> None:
     assert_first_alarm(HEAD + RECURRENT.format(reference="policy") + TRAIN, "ratio_always_one", tmp_path)
     assert not alarms(HEAD + RECURRENT.format(reference="copy.deepcopy(policy)") + TRAIN, tmp_path)
+
+
+KEPT = """
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout({share}), nn.Linear(8, 3))
+kept = {{name: p.detach(){copy} for name, p in net.named_parameters()}}  # HERE
+optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+for step in range(6):
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    logits = net(x)
+    with torch.no_grad():
+        before = torch.func.functional_call(net, kept, (x,))
+    loss = F.cross_entropy(logits, y) + (logits - before).square().mean()
+"""
+
+
+def test_a_dropout_of_nothing_draws_nothing(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + KEPT.format(share="0.0", copy="") + TRAIN, "ratio_always_one", tmp_path)
+
+
+@pytest.mark.parametrize(("share", "copy"), [("0.0", ".clone()"), ("0.5", ".clone()"), ("0.5", "")])
+def test_a_copy_and_other_dropout_masks_differ(share: str, copy: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + KEPT.format(share=share, copy=copy) + TRAIN, tmp_path)
+    assert "ratio_always_one" not in [each.cause for each in found]
