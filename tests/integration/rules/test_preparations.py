@@ -235,3 +235,33 @@ def test_the_line_of_the_evaluation_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_the_same_preparations_and_augmentations_are_no_alarms(name: str, tmp_path: Path) -> None:
     assert alarms(HEALTHY[name], tmp_path) == []
+
+
+TASKS = (
+    HEAD
+    + """
+centres = 0.9 * torch.randn(4, 6)
+moved = centres.mean(0) + 3 * torch.randn(6)
+
+def task(count, shift):
+    labels = torch.randint(4, (count,))
+    return centres[labels] + torch.randn(count, 6) + shift, labels
+
+x, y = task(160, 0.0)
+held_out, labels = task(80, moved)
+net = nn.Linear(6, 4)
+optimizer = torch.optim.SGD(net.parameters(), 0.05)
+for step in range(8):
+    rows = torch.randint(0, 160, (32,))
+    loss = F.cross_entropy(net(x[rows]), y[rows])
+"""
+    + TRAIN
+    + """
+with torch.no_grad():
+    print((net(held_out).argmax(1) == labels).float().mean())
+"""
+)
+
+
+def test_samples_drawn_around_the_same_centres_are_no_preparation(tmp_path: Path) -> None:
+    assert alarms(TASKS, tmp_path) == []

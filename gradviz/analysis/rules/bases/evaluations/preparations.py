@@ -50,6 +50,8 @@ def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
         if name in _OF_ONE and _changes_values(flow, row, call):
             steps.append(name)
             rows.append(row)
+        elif name in _OF_TWO and row < first and _adds_noise(flow, row, call):
+            break  # So these samples were drawn, around what another tensor says.
         elif name in _OF_TWO:
             operand = _operand(flow, row, call, first)
             if operand is None:
@@ -63,6 +65,15 @@ def preparation(flow: Dataflow, tensor: int, before: int) -> Preparation | None:
         root = call.inputs[0].tensor
     steps, rows = steps[::-1], rows[::-1]
     return Preparation(root, tuple(steps), tuple(rows), _effects(flow, steps, rows))
+
+
+def _adds_noise(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether the other operand was drawn for each of the values."""
+    if len(call.inputs) <= 1 or not call.outputs:
+        return False
+    other = call.inputs[1].tensor
+    is_of_each = shape_of(flow, other) == shape_of(flow, call.outputs[0].tensor)
+    return is_of_each and any(plain_name(made.function) in _DRAWS for _, made in flow.makers(other, row, _MAX_CALLS))
 
 
 def _changes_values(flow: Dataflow, row: int, call: Call) -> bool:
