@@ -62,6 +62,31 @@ for epoch in range(4):
 }
 
 HEALTHY = {
+    "slow weights that fast ones are drawn to": """
+class Signs(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+            p.add_(mean.mul(0.9).add(p.grad, alpha=0.1).sign_(), alpha=-0.01)
+            mean.mul_(0.9).add_(p.grad, alpha=0.1)
+net = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 5))
+optimizer = Signs(net.parameters())
+slow = [p.detach().clone() for p in net.parameters()]
+for epoch in range(6):
+    for step, (a, b, _) in enumerate(loader):
+        loss = F.cross_entropy(net(a), b)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step == 4:
+            with torch.no_grad():
+                for p, s in zip(net.parameters(), slow):
+                    s.add_(p - s, alpha=0.5)
+                    p.copy_(s)
+""",
     "by the index of the sample": """
 kept = {}
 for epoch in range(4):

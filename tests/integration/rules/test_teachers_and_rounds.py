@@ -199,6 +199,35 @@ def test_each_of_several_stages_may_have_its_own_optimizer(
     assert "optimizer_made_anew" in [each.cause for each in found]
 
 
+SETTINGS = """
+def tasks():
+    for task in range(3):
+        yield torch.randn(64, 12) + task, torch.randint(0, 5, (64,))
+def run(weight):
+    net = nn.Linear(12, 5)
+    {loop}
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        for i in range(0, 64, 16):
+            loss = weight * F.cross_entropy(net(x[i : i + 16]), y[i : i + 16])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+for weight in (0.5, 1.0):
+    run(weight)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loop", "is_told"),
+    [
+        ("for number, (x, y) in enumerate(tasks()):", False),
+        ("(x, y), *_ = tasks()\n    for epoch in range(4):", True),
+    ],
+)
+def test_a_loop_that_makes_the_model_anew_makes_no_optimizer_anew(loop: str, is_told: bool, tmp_path: Path) -> None:
+    assert ("optimizer_made_anew" in causes(HEAD + SETTINGS.format(loop=loop), tmp_path)) == is_told
+
+
 @pytest.mark.parametrize(
     ("schedule", "step", "calls"),
     [

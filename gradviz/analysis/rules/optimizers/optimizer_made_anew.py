@@ -109,7 +109,7 @@ class OptimizerMadeAnew(Rule):
         histories = case.histories
         optimizer = histories.log.optimizers[numbers[0]]
         each = "one step" if len(steps) == len(numbers) else f"about {len(steps) / len(numbers):.0f} steps"
-        may_be_stages = len(numbers) < _MIN_TIMES or _are_stages(case, numbers, steps)
+        may_be_stages = len(numbers) < _MIN_TIMES or _are_stages(case, min(held), numbers, steps)
         return self.finding(
             f"an optimizer ({optimizer.class_name}) of {histories.together(sorted(held))} is made "
             f"{len(numbers):,} times, and each makes {each}",
@@ -124,7 +124,7 @@ class OptimizerMadeAnew(Rule):
         )
 
 
-def _are_stages(case: Case, numbers: list[int], steps: list[int]) -> bool:
+def _are_stages(case: Case, parameter: int, numbers: list[int], steps: list[int]) -> bool:
     """Whether each of several optimizers may be meant for a training of its own."""
     if len(steps) < len(numbers) * _STEPS_OF_A_STAGE:
         return False
@@ -132,7 +132,7 @@ def _are_stages(case: Case, numbers: list[int], steps: list[int]) -> bool:
     ended = {each.optimizer for each in histories.log.schedules if _has_ended(each)}
     if ended.issuperset(numbers):
         return True
-    return all(is_made_for_each_thing(case, histories.given_at(number)[0]) for number in numbers)
+    return all(is_made_for_each_thing(case, histories.given_at(number)[0], parameter) for number in numbers)
 
 
 def _has_ended(schedule: Schedule) -> bool:

@@ -108,8 +108,8 @@ def _compared(flow: Dataflow) -> Iterator[list[_Use]]:
     for row, call in calls_named(flow, _PAIRS):
         live = [use for use in call.inputs[:_BOTH] if use.requires_grad]
         dead = [use for use in call.inputs[:_BOTH] if not use.requires_grad]
-        if not len(live) == len(dead) == 1 or not flow.has_step_after(row):
-            continue
+        if not len(live) == len(dead) == 1 or live[0].is_leaf or not flow.has_step_after(row):
+            continue  # A parameter that is moved towards its average is no result.
         shape = shape_of(flow, live[0].tensor)
         seen[call.call_site] += 1
         if len(shape) < _BOTH or shape[0] < _BOTH or shape_of(flow, dead[0].tensor) != shape:

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, function_of
+from gradviz.analysis.parameters.creation_lines import first_writes
 from gradviz.analysis.rules.bases.sources.source_tree import (
     COMPREHENSIONS,
     LOOPS,
@@ -51,13 +52,17 @@ _DEEP = 2
 _LITERALS = (ast.List, ast.Tuple, ast.Set)
 
 
-def is_made_for_each_thing(case: Case, call: int) -> bool:
+def is_made_for_each_thing(case: Case, call: int, parameter: int) -> bool:
     """Whether only one loop repeats a call, in its function or in those that called it, and goes through things of
     which each may need its own: not through epochs, nor through numbers. Or whether none does: then lines of the
-    program call it one after the other."""
+    program call it one after the other. A loop that makes the parameter anew as well repeats nothing for it."""
     found, is_known = list[tuple[SourceTree, Loop | ast.comprehension]](), False
     called = ""
+    made = first_writes(case.dataflow, parameter, call)
+    beside = {(line.file, line.line) for line in callers(case.dataflow, made[0])} if made else set()
     for line in callers(case.dataflow, call):
+        if (line.file, line.line) in beside:
+            break
         lines = case.capture.sources.get(line.file, {})
         if line.line in lines:
             tree, is_known = tree_of(lines), True
