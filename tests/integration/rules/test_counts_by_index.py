@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 GRAPH = f"""{HEAD}
