@@ -7,7 +7,7 @@ no step follows it. The cut on its way is to blame.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import REWRAPS, Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.values.outside_torch import Reentry
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -27,6 +28,8 @@ _KEEPS_THE_NUMBER = frozenset({"to", "float", "double", "squeeze", "reshape", "v
 _KEEPS_ITS_SIGN = frozenset({"clamp", "clip", "clamp_max", "clamp_min"})
 """Bounds of the elements of a term: what is added inside of them is a constant as well."""
 _MAY_FOLLOW = _SCALES | _KEEPS_THE_NUMBER | {"requires_grad", "detach"}
+ComesBack = Callable[[int, Reentry], bool]
+"""Whether a value that has left torch came back into the call with a number."""
 _MAX_TERMS = 200
 _ON_PURPOSE = frozenset({"detach", "data", "no_grad", "inference"})
 _STATE = frozenset({"buffer", "in_place"})
@@ -99,15 +102,21 @@ _MIN_CALLS = 3
 """A weight, a reduction, and what is reduced."""
 
 
-def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
-    """Those of the last backward call of each line."""
+def dead_terms(histories: ParameterHistories, comes_back: ComesBack) -> Iterator[DeadTerm]:
+    """Those of the last backward call of each line.
+
+    Args:
+        comes_back: Whether a number or an array that has left torch may have come back into a call.
+    """
     for backward in histories.last_backward_of_each_line:
         for use in histories.log.calls[backward].roots:
             if use.has_grad_fn:
-                yield from _dead_terms_of(histories, backward, use.tensor)
+                yield from _dead_terms_of(histories, backward, use.tensor, comes_back)
 
 
-def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> Iterator[DeadTerm]:
+def _dead_terms_of(
+    histories: ParameterHistories, backward: int, root: int, comes_back: ComesBack
+) -> Iterator[DeadTerm]:
     flow = histories.flow
     live = {
         use.tensor
@@ -116,13 +125,13 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
         if use.has_grad_fn
     }
     for row, term, exit_row in constant_terms(flow, backward, root):
-        lines = _cuts_above(flow, term, row, exit_row)
+        lines = _cuts_above(flow, term, row, exit_row, comes_back)
         if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
         for cuts in lines:
             if _is_constant_of_a_density(flow, row, cuts) or _is_bound_of_a_density(flow, term, row, cuts[0]):
                 break
-            if _is_a_setting_of_the_loss(flow, cuts[0], backward):
+            if _is_a_setting_of_the_loss(flow, cuts[0], backward) or _is_of_a_freed_graph(flow, cuts[0]):
                 break
             trained = _trained_above(histories, cuts)
             if trained and not _only_shifts_the_value(flow, cuts[0], live):
@@ -179,6 +188,20 @@ def _is_a_setting_of_the_loss(flow: Dataflow, cut: Cut, backward: int) -> bool:
     )
 
 
+def _is_of_a_freed_graph(flow: Dataflow, cut: Cut) -> bool:
+    """Whether what was cut was computed from results of an earlier step, through which its backward went: with its
+    history, the backward of this step would fail."""
+    step = flow.step_before(cut.call)
+    above = (row for tensor in cut.live_inputs for row in flow.ancestors(tensor, cut.call, step))
+    uses = {use.tensor for row in (cut.call, *above) for use in flow.log.calls[row].inputs if use.has_grad_fn}
+    for tensor in uses:
+        made = flow.newest_producer(tensor, cut.call)
+        below = flow.descendants(tensor, made, step, live=True) if made is not None and made < step else ()
+        if any(flow.log.calls[row].kind == "backward" for row in below):
+            return True
+    return False
+
+
 def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, since: int) -> bool:
     """Whether it was computed with trained parameters that were frozen by then: without a cut it is a constant, too."""
     calls = (histories.log.calls[each] for each in histories.flow.ancestors(term, row, since))
@@ -186,20 +209,26 @@ def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, s
     return any(use.tensor in histories.trained and not use.requires_grad for use in uses)
 
 
-def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> list[list[Cut]]:
+def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None, comes_back: ComesBack) -> list[list[Cut]]:
     """The newest cut in the same step through which a term came, and the others of its line; then those of other lines
     that nobody writes on purpose.
 
     From each element of a loss, programs subtract constants on purpose: a baseline, the log-probability of an older
-    policy.
+    policy. A number that tells which elements of other data are taken is nothing that the term is computed from.
     """
+
+    def has_its_values(into: int, reentry: Reentry) -> bool:
+        return not reentry.is_index and comes_back(into, reentry)
+
     if exit_row is not None:
+        entries = [each for each in flow.reentries.get(row, ()) if each.exit == exit_row]
         found = [cut for cut in flow.cuts if cut.call == exit_row]
-        return [found] if found else []
+        return [found] if found and any(has_its_values(row, each) for each in entries) else []
     call = flow.log.calls[row]
     is_of_elements = not all(_is_number(flow, use) for use in call.inputs)
     left_out = _STATE | _ON_PURPOSE if is_of_elements and plain_name(call.function) == "sub" else _STATE
-    cuts = [cut for cut in flow.cuts_reaching(term, row, flow.step_before(row)) if cut.kind not in left_out]
+    above = flow.cuts_reaching(term, row, flow.step_before(row), has_its_values)
+    cuts = [cut for cut in above if cut.kind not in left_out]
     lines: dict[int | None, list[Cut]] = {}
     for cut in cuts:
         if cut.kind not in _ON_PURPOSE or cut.call_site == cuts[0].call_site:

@@ -166,10 +166,19 @@ class Dataflow(CallIndex):
         """For each call, the values that left torch in earlier calls and came back into it."""
         return find_reentries(self.log)
 
-    def cuts_reaching(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[Cut, ...]:
+    def cuts_reaching(
+        self,
+        tensor: int,
+        before: int | None = None,
+        since: int = 0,
+        comes_back: Callable[[int, Reentry], bool] | None = None,
+    ) -> tuple[Cut, ...]:
         """The cuts through which a tensor's values came without a gradient, newest first.
 
         The walk stops at each cut. It follows values that left torch and came back if `reentries` contains them.
+
+        Args:
+            comes_back: Whether to follow such a value, and the call that it came back into; by default, each.
         """
         found: dict[int, Cut] = {}
 
@@ -180,7 +189,7 @@ class Dataflow(CallIndex):
             found[row] = cut
             return False
 
-        for _ in self._upwards(tensor, before, since, go_on):
+        for _ in self._upwards(tensor, before, since, go_on, comes_back):
             pass
         return tuple(found[row] for row in sorted(found, reverse=True))
 
@@ -193,26 +202,38 @@ class Dataflow(CallIndex):
         return tuple(found[row] for row in sorted(found) if first < row < last)
 
     def _upwards(
-        self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool] | None = None
+        self,
+        tensor: int,
+        before: int | None,
+        since: int,
+        go_on: Callable[[int, int], bool] | None = None,
+        comes_back: Callable[[int, Reentry], bool] | None = None,
     ) -> Iterator[tuple[int, int]]:
         """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on`, where there is one,
-        returns true."""
+        returns true, and through values that had left torch only if `comes_back` does."""
         known: dict[int, int] = {}
         end = len(self.log.calls) if before is None else before
         waiting = [(row, tensor) for row in self.further_producers(tensor, end, known, since)]
-        waiting += self._behind(tensor, before)
+        waiting += self._behind(tensor, before, comes_back)
         seen = set(waiting)
         while waiting:
             row, given = waiting.pop()
             yield row, given
             if go_on is not None and not go_on(row, given):
                 continue
-            for step in self._above(row, given, known, since):
+            for step in self._above(row, given, known, since, comes_back):
                 if step[0] >= since and step not in seen:
                     seen.add(step)
                     waiting.append(step)
 
-    def _above(self, row: int, given: int, known: dict[int, int], since: int) -> list[tuple[int, int]]:
+    def _above(
+        self,
+        row: int,
+        given: int,
+        known: dict[int, int],
+        since: int,
+        comes_back: Callable[[int, Reentry], bool] | None,
+    ) -> list[tuple[int, int]]:
         call = self.lists.single(row, given)  # In a call on lists, each element goes its own way.
         steps: list[tuple[int, int]] = []
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
@@ -220,15 +241,21 @@ class Dataflow(CallIndex):
             if not use.is_live_leaf:
                 steps += [(maker, tensor) for maker in self.further_producers(tensor, row, known, since)]
             if self.reentries:
-                steps += self._behind(tensor, row)
+                steps += self._behind(tensor, row, comes_back)
         if row in self.reentries:
-            steps += [(reentry.exit, reentry.tensor) for reentry in self.reentries[row]]
+            entries = (each for each in self.reentries[row] if comes_back is None or comes_back(row, each))
+            steps += [(reentry.exit, reentry.tensor) for reentry in entries]
         return steps
 
-    def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
+    def _behind(
+        self, tensor: int, before: int | None, comes_back: Callable[[int, Reentry], bool] | None
+    ) -> Iterator[tuple[int, int]]:
         """The exit call and the tensor from which the values of a tensor came, if no call made it."""
         if tensor not in self._producers or self.log.tensors[tensor].role == "parameter":
-            yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries_as(tensor, before))
+            for reentry in self.reentries_as(tensor, before):
+                first = self.log.tensors[tensor].first_seen
+                if comes_back is None or first is None or comes_back(first, reentry):
+                    yield reentry.exit, reentry.tensor
 
     def reentries_as(self, tensor: int, before: int | None) -> Iterator[Reentry]:
         """Values that came into torch as this tensor when it was first seen, and that had left before a call."""

@@ -16,6 +16,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.cuts import is_exit
 from gradviz.analysis.dataflow.values.functions_of_numbers import FunctionsOfNumbers
 from gradviz.graph.call_log import Call, CallLog, TensorUse
+from gradviz.graph.model import Scalar
 
 Certainty = Literal["memory", "value", "order", "number"]
 """``order``: it came in after the other had left, in the same step, and in a call that makes tensors from outside;
@@ -33,6 +34,8 @@ class Reentry(Struct, frozen=True):
     into: int
     """The tensor that it is after it came back."""
     certainty: Certainty
+    is_index: bool = False
+    """Whether it only tells which elements of another tensor are taken."""
 
 
 def find_reentries(log: CallLog) -> dict[int, tuple[Reentry, ...]]:
@@ -75,6 +78,8 @@ class _Finder:
         """How many numbers have left in this step."""
         self._left_as_whole: dict[int, tuple[int, int]] = {}
         """By number, the newest exit of this step as an integer."""
+        self._given_first: dict[float, tuple[int, Scalar]] = {}
+        """By number with many digits: the first call that got it, and what had left last by then."""
         self._left_as_array: dict[int, int] = {}
         """By tensor, its newest exit as an array."""
         self._left_with_memory: dict[int, tuple[int, int]] = {}
@@ -137,22 +142,29 @@ class _Finder:
         if call.function in _TAKE_INDICES and call.outputs:
             whole = {scalar for scalar in call.scalars.values() if type(scalar) is int and scalar not in (0, 1, -1)}
             for left in sorted({self._left_as_whole[each] for each in whole if each in self._left_as_whole}):
-                yield Reentry(*left, call.outputs[0].tensor, "number")
+                yield Reentry(*left, call.outputs[0].tensor, "number", is_index=True)
         left_as_number = self._left_in_step.get(False)
         if left_as_number is None:
             return
-        if call.outputs and any(looks_computed(scalar) for scalar in call.scalars.values()):
+        if call.outputs and any(self._may_come_from(left_as_number[0], each) for each in call.scalars.values()):
             yield Reentry(*left_as_number, call.outputs[0].tensor, "number")
         for use in call.inputs:
             if self._is_from_outside(use, number):
                 yield Reentry(*left_as_number, use.tensor, "number")
 
+    def _may_come_from(self, left: int, scalar: Scalar) -> bool:
+        """Whether a number may have been computed from one that had left: not pi, or another constant of the program,
+        which was given to torch before, when something else had left."""
+        if not isinstance(scalar, float) or not looks_computed(scalar):
+            return False
+        first, result = self._given_first.get(scalar, (left, None))
+        return first >= left or result == self._log.calls[left].result is not None
+
     def _of_order(self, number: int, call: Call) -> Iterator[Reentry]:
         for use in call.inputs:
             if self._is_from_outside(use, number) and True in self._left_in_step:
                 yield Reentry(*self._left_in_step[True], use.tensor, "order")
-        is_literal = any(isinstance(scalar, float) and not looks_computed(scalar) for scalar in call.scalars.values())
-        is_from_outside = call.function in _FROM_OUTSIDE and call.outputs and not is_literal
+        is_from_outside = call.function in _FROM_OUTSIDE and call.outputs and not self._has_literals(call)
         if is_from_outside and self._is_floating(call.outputs[0].tensor):
             was_array = not call.inputs and all(type(scalar) in (bool, str) for scalar in call.scalars.values())
             left = self._left_in_step.get(was_array)
@@ -162,6 +174,16 @@ class _Finder:
             if left is not None:
                 yield Reentry(*left, call.outputs[0].tensor, "order")
 
+    def _has_literals(self, call: Call) -> bool:
+        """Whether the values that a call takes from outside are numbers written in the program: floats with few digits,
+        or integers of which none has left. The sizes of ``torch.full()`` are no values."""
+        is_full = "full" in call.function
+        values = [each for place, each in call.scalars.items() if not (is_full and "[" in place)]
+        if any(isinstance(each, float) for each in values):
+            return any(isinstance(each, float) and not looks_computed(each) for each in values)
+        whole = [each for each in values if type(each) is int]
+        return bool(whole) and self._left_as_whole.keys().isdisjoint(whole)
+
     def _note_call(self, number: int, call: Call, has_entries: bool) -> None:
         if call.kind == "backward":
             self._started_from.update(self._log.memory_of(use.tensor) for use in call.roots)
@@ -169,6 +191,10 @@ class _Finder:
             self._left_in_step.clear()
             self._left_as_whole.clear()
             self._numbers_left = 0
+        left = self._left_in_step.get(False)
+        for each in call.scalars.values():
+            if isinstance(each, float) and looks_computed(each):
+                self._given_first.setdefault(each, (number, None if left is None else self._log.calls[left[0]].result))
         is_descended = has_entries or any(use.requires_grad or use.tensor in self._descended for use in call.inputs)
         if not is_descended:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
@@ -20,6 +21,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, location_o
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.names.numbers_given_on import is_given_on
 from gradviz.analysis.rules.bases.sources.rates.capped_divisions import line_of_capped_division
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 
@@ -72,7 +74,7 @@ class TermWithoutGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         by_line: dict[Location | None, list[DeadTerm]] = defaultdict(list)
         reached = set().union(*case.histories.reached_by.values())
-        for term in dead_terms(case.histories):
+        for term in dead_terms(case.histories, partial(is_given_on, case)):
             if not reached.issuperset(term.parameters):
                 continue  # The rules on parameters without a gradient tell this cut.
             if not is_gradient(case.dataflow.log.calls[term.cut.call]):  # Else it is create_graph_missing.

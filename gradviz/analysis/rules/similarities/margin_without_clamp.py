@@ -146,8 +146,8 @@ def _is_difference(flow: Dataflow, row: int, of: frozenset[str] | None = None) -
 
     A margin in a tensor that stays may be added to either.
     """
-    live = [(flow.log.calls[made].outputs[0], sign, made) for made, sign in signed_sides(flow, row)]
-    live = [each for each in live if each[0].requires_grad]
+    sides = [(flow.log.calls[made].outputs[:1], sign, made) for made, sign in signed_sides(flow, row)]
+    live = [(use, sign, made) for outputs, sign, made in sides for use in outputs if use.requires_grad]
     names = {plain_name(flow.log.calls[made].function) for *_, made in live}
     if sorted(sign for _, sign, _ in live) != [-1, 1] or len(names) != 1 or not names <= (of or _DISTANCES):
         return False

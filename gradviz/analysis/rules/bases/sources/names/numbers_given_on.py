@@ -1,0 +1,129 @@
+"""Whether a number that was read from a tensor can have come back: no name leads from what prints it to the rest.
+
+>>> tree = SourceTree(dict(enumerate('''for x in data:
+...     out = model(x)
+...     print(out.mean().item())
+...     size = out.norm().item()
+...     kept.append(2 * size)
+...     sigma = 0.9 ** step / 3
+...     loss = out.sum() + sigma * kept[-1]
+... '''.splitlines(), start=1)))
+>>> [sorted(_given_from(tree, tree.module, tree.statement_at(line))) for line in (3, 4, 6)]
+[[], ['kept', 'loss', 'size'], ['loss', 'sigma']]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import callers
+from gradviz.analysis.dataflow.values.outside_torch import Reentry
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.graph.model import CallSite
+
+_GUESSED = ("order", "number")
+_MAX_ROUNDS = 20
+
+
+def is_given_on(case: Case, into: int, reentry: Reentry) -> bool:
+    """Whether names lead from the line where a number or an array left torch to the one where it may have come back.
+
+    True as well where that cannot be told: it is kept in an object, or its value proves that it came back.
+    """
+    if reentry.certainty not in _GUESSED:
+        return True
+    entries = list(callers(case.dataflow, into))
+    for left in callers(case.dataflow, reentry.exit):
+        tree = own_tree(case, left.file)
+        statement = None if tree is None else tree.statement_at(left.line)
+        if tree is None or statement is None:
+            return True
+        scope = tree.scope(statement)
+        given = _given_from(tree, scope, statement)
+        there = next((each for each in entries if (each.file, each.function) == (left.file, left.function)), None)
+        if there is not None and _reads(tree, there, statement, given):
+            return True
+        if isinstance(scope, FUNCTIONS):
+            if not given.isdisjoint(_not_its_own(scope)):
+                return True
+            if not any(_returns(each, given, statement) for each in ast.walk(scope)):
+                return False
+    return False
+
+
+def _reads(tree: SourceTree, there: CallSite, left: ast.stmt, given: set[str]) -> bool:
+    """Whether the statement of a line is the one where the number left, or names what it was given to."""
+    statement = tree.statement_at(there.line)
+    return statement is None or statement is left or not given.isdisjoint(_named(statement))
+
+
+def _returns(node: ast.AST, given: set[str], left: ast.stmt) -> bool:
+    if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)):
+        return node is left or not given.isdisjoint(_named(node))
+    return False
+
+
+def _not_its_own(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The names in a function that others may see the objects of: its parameters, and what it does not bind."""
+    nodes = list(ast.walk(function))
+    bound = {each.id for each in nodes if isinstance(each, ast.Name) and not isinstance(each.ctx, ast.Load)}
+    shared = {name for each in nodes if isinstance(each, (ast.Global, ast.Nonlocal)) for name in each.names}
+    given = {each.arg for each in nodes if isinstance(each, ast.arg)}
+    named = {each.id for each in nodes if isinstance(each, ast.Name)}
+    return (named - bound) | shared | given
+
+
+def _given_from(tree: SourceTree, scope: ast.AST, statement: ast.stmt) -> set[str]:
+    """The names to which a statement gives its value, and those that others are computed from it."""
+    given = set(_given_by(statement))
+    statements = [each for each in ast.walk(scope) if isinstance(each, ast.stmt) and each is not scope]
+    for _ in range(_MAX_ROUNDS if given else 0):
+        before = len(given)
+        for each in statements:
+            if isinstance(each, FUNCTIONS):  # It sees the names around it.
+                given |= {each.name} if not given.isdisjoint(_named(each, whole=True)) else set()
+            elif not given.isdisjoint(_named(each)):
+                given.update(_given_by(each))
+        if len(given) == before:
+            break
+    return given
+
+
+def _given_by(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds, or whose elements or attributes it sets; for a call alone, the object whose
+    method gets the value, and the objects beside it."""
+    for part in _parts(statement):
+        for node in ast.walk(part):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+                yield from _root(node)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and called_name(call) != "print":
+        for argument in (*call.args, *(each.value for each in call.keywords)):
+            yield from _root(argument)
+        if isinstance(call.func, ast.Attribute):
+            yield from _root(call.func)
+
+
+def _root(node: ast.AST) -> Iterator[str]:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
+def _named(node: ast.AST, *, whole: bool = False) -> set[str]:
+    """The variables and attributes that a statement names; of a loop or a branch, those in its first line."""
+    nodes = (each for part in ([node] if whole else _parts(node)) for each in ast.walk(part))
+    return {each.id if isinstance(each, ast.Name) else each.attr for each in nodes if isinstance(each, _NAMES)}
+
+
+_NAMES = (ast.Name, ast.Attribute)
+
+
+def _parts(statement: ast.AST) -> list[ast.AST]:
+    """The parts of a statement that are no statements themselves."""
+    return [each for each in ast.iter_child_nodes(statement) if not isinstance(each, (ast.stmt, ast.excepthandler))]
