@@ -152,3 +152,24 @@ with torch.no_grad():
 def test_an_output_that_is_scored_and_that_zip_leaves_out_of_the_loss_is_told(tmp_path: Path) -> None:
     assert_first_alarm(SCALES.format(weights=(0.3, 0.7)), "unused_parameter", tmp_path)
     assert not alarms(SCALES.format(weights=(0.1, 0.3, 0.6)), tmp_path)
+
+
+DIVERGENCE = """
+def kernel(a, b):
+    return torch.exp(-torch.cdist(a, b).square()).mean()
+generator, encoder = nn.Linear(3, 2), nn.Linear(2, 2)
+optimizer = torch.optim.SGD(generator.parameters(), lr=0.1)
+for step in range(4):
+    x, y, other = generator(torch.randn(12, 3)), torch.randn(12, 2), torch.randn(12, 2)
+    loss = {}
+"""
+
+
+def test_the_part_of_a_symmetric_divergence_that_only_data_enter_is_right(tmp_path: Path) -> None:
+    symmetric = "0.5 * kernel(x, x) + 0.5 * kernel(y, y) - kernel(x, y)"
+    assert alarms(HEAD + DIVERGENCE.format(symmetric) + TRAIN, tmp_path) == []
+
+
+def test_a_part_of_a_loss_that_only_other_data_enter_is_told(tmp_path: Path) -> None:
+    forgotten = "0.5 * kernel(x, x) - kernel(x, y) - 0.2 * kernel(other, y)  # HERE"
+    assert_first_alarm(HEAD + DIVERGENCE.format(forgotten) + TRAIN, "term_without_gradient", tmp_path)

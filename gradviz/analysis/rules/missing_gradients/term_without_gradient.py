@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import ast
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
@@ -17,13 +19,14 @@ from gradviz.analysis.cuts.dead_terms import (
 from gradviz.analysis.cuts.touched_outputs import is_only_touched
 from gradviz.analysis.cuts.weightless_terms import WeightlessTerm, weightless_terms
 from gradviz.analysis.cuts.zero_factors import ZeroFactor, zero_factors
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, call_words, callers, function_of, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.names.numbers_given_on import is_given_on
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.rules.bases.sources.rates.capped_divisions import line_of_capped_division
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.rules.bases.sources.source_tree import called_name, tree_of
 
 
 class TermWithoutGradient(Rule):
@@ -94,7 +97,8 @@ class TermWithoutGradient(Rule):
             if not is_told and not zero.issuperset(names_of(case.dataflow, weightless.parameters)):
                 yield self._of_weightless(case, weightless)
         for constant in data_terms(case.histories):
-            yield self._of_data(case, constant)
+            if not _is_of_a_symmetric_formula(case, constant):
+                yield self._of_data(case, constant)
 
     def _of_zero_factor(self, case: Case, factor: ZeroFactor) -> Finding:
         name = case.tensor_name(factor.tensor)
@@ -164,6 +168,29 @@ class TermWithoutGradient(Rule):
             tensors=names_of(flow, parameters),
             evidence={"terms": len(terms), "parameters": len(parameters)},
         )
+
+
+def _is_of_a_symmetric_formula(case: Case, term: DataTerm) -> bool:
+    """Whether one expression calls a function several times, once for each pair of the same things, as in
+    ``cost(x, y) - 0.5 * cost(x, x) - 0.5 * cost(y, y)``: what only data go into takes the bias out of the value."""
+    flow = case.dataflow
+    made = [flow.newest_producer(use.tensor, term.made) for use in flow.log.calls[term.made].inputs]
+    for row in (term.made, *(each for each in made if each is not None)):
+        for inner, outer in pairwise(callers(flow, row)):
+            tree = own_tree(case, outer.file)
+            statement = None if tree is None else tree.statement_at(outer.line)
+            called = function_of(inner).rpartition(".")[2]
+            if statement is not None and _takes_each_thing_twice(statement, called):
+                return True
+    return False
+
+
+def _takes_each_thing_twice(statement: ast.stmt, called: str) -> bool:
+    """Whether several calls of a function take the same things, each in another way."""
+    calls = [each for each in ast.walk(statement) if isinstance(each, ast.Call) and called_name(each) == called]
+    taken = {frozenset(map(ast.unparse, each.args)) for each in calls}
+    times = Counter(arg for args in taken for arg in args)
+    return len(taken) > 1 and min(times.values(), default=0) > 1
 
 
 def _cutter(case: Case, term: DeadTerm, location: Location | None) -> str:
