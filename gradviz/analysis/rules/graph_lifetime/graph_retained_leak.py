@@ -18,6 +18,7 @@ from gradviz.analysis.dataflow.retained_graphs import Retained
 from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
+from gradviz.analysis.rules.bases.sources.lines.lines_that_keep import kept_by
 from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
 from gradviz.analysis.rules.bases.sources.source_tree import all_parameters_of, called_name
 from gradviz.analysis.rules.bases.storing_lines import next_in_function
@@ -164,7 +165,7 @@ def _line_that_hands_over(case: Case, keeping: Location) -> Location:
     if tree is None or function is None:
         return keeping
     given = all_parameters_of(function)
-    if not any(isinstance(each, ast.Name) and each.id in given for each in _kept_by(tree.statement_at(keeping.line))):
+    if not any(isinstance(each, ast.Name) and each.id in given for each in kept_by(tree.statement_at(keeping.line))):
         return keeping
     calls = [
         Location(file, node.lineno)
@@ -173,17 +174,6 @@ def _line_that_hands_over(case: Case, keeping: Location) -> Location:
         if isinstance(node, ast.Call) and called_name(node) == function.name
     ]
     return calls[0] if len(calls) == 1 else keeping
-
-
-def _kept_by(statement: ast.stmt | None) -> list[ast.expr]:
-    """What a statement puts into a container, or assigns, as it is."""
-    if isinstance(statement, ast.Assign):
-        return [statement.value]
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    return call.args if isinstance(call, ast.Call) and called_name(call) in _PUTS else []
-
-
-_PUTS = frozenset({"append", "appendleft", "insert", "put", "extend", "update", "setdefault"})
 
 
 def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Location | None:

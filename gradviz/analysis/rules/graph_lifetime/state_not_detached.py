@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -15,6 +15,9 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.detached_in_vain import detached_in_vain
 from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
 from gradviz.analysis.rules.bases.sources.cached_parametrizations import FIX_OF_CACHE, WHY_OF_CACHE, line_that_caches
+from gradviz.analysis.rules.bases.sources.lines.lines_that_keep import Keeping, statement_that_keeps
+from gradviz.analysis.rules.bases.sources.names.named_by_statements import read_for
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.rules.bases.storing_lines import line_that_stores
 from gradviz.graph.call_log import TensorUse
 from gradviz.graph.model import CallSite
@@ -28,7 +31,8 @@ class StateNotDetached(Rule):
     A backward that goes through its own step *and* through earlier steps: a recurrent state, a running average or a
     summed loss was computed in one round of the loop and used in the next, with its history. By then the earlier part
     of the graph is freed, or the optimizer has changed its weights. Also weights that ``parametrize.cached()`` keeps
-    around several steps: it tells the line that opens it.
+    around several steps: it tells the line that opens it. Where a statement puts the state into a list, a dict or an
+    attribute, it tells that one.
 
     Why it matters
     --------------
@@ -94,9 +98,16 @@ class StateNotDetached(Rule):
         beside = _detached_beside(case, crossing[-1], boundary) if crossing and in_vain is None else None
         other = in_vain if beside is None else beside
         line = line if other is None else flow.line_of(other)
+        kept = _keeping(case, crossing[-1][1].tensor, crossing[-1][0]) if other is None and crossing else None
+        place, keeping = location_of_line(line), None
+        if kept is not None:
+            made, keeping = kept
+            place = Location(made.file, keeping.line)
+            computed = f"was computed{at_line(made)} and is kept in {keeping.holder}"
+            what = f"{together(named)}, which {computed}," if named else f"what {computed}"
         facts |= {
             "symptom": "raises",
-            "location": location_of_line(line),
+            "location": place,
             "symptom_location": location_of_call(flow, backward),
         }
         vain = "" if in_vain is None else f"; the detach(){at_line(line)} changes nothing, as nothing uses its result"
@@ -106,7 +117,7 @@ class StateNotDetached(Rule):
         return self.finding(
             f"{what} is carried over from an earlier step with its graph, {words}{vain}",
             why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and the one before",
-            fix=_FIX_OF_VAIN if in_vain is not None else _FIX if beside is None else _FIX_OF_PART,
+            fix=_fix(keeping, in_vain, beside),
             **facts,
         )
 
@@ -118,6 +129,29 @@ class StateNotDetached(Rule):
             fix=FIX_OF_CACHE,
             **{**facts, **places, "symptom": "raises"},
         )
+
+
+def _fix(keeping: Keeping | None, in_vain: int | None, beside: int | None) -> str:
+    if keeping is not None:
+        return f"keep its values without the graph: {keeping.without_graph}; then you need no retain_graph"
+    return _FIX_OF_VAIN if in_vain is not None else _FIX if beside is None else _FIX_OF_PART
+
+
+def _keeping(case: Case, state: int, user: int) -> tuple[CallSite, Keeping] | None:
+    """The line that computes a state, and the statement behind it that puts it where the next step finds it."""
+    flow, read = case.dataflow, set[str]()
+    for line in callers(flow, user):
+        tree = own_tree(case, line.file)
+        statement = None if tree is None else tree.statement_at(line.line)
+        if tree is not None and statement is not None:
+            read |= read_for(tree, statement)
+    maker = flow.newest_producer(state, user)
+    for line in callers(flow, maker) if maker is not None else ():
+        tree = own_tree(case, line.file)
+        found = None if tree is None else statement_that_keeps(tree, line.line, read)
+        if found is not None:
+            return line, found
+    return None
 
 
 def _detached_beside(case: Case, crossing: tuple[int, TensorUse], boundary: int) -> int | None:
@@ -134,6 +168,8 @@ def _detached_beside(case: Case, crossing: tuple[int, TensorUse], boundary: int)
         if not any(result.requires_grad for each in users for result in each.outputs):
             continue  # It is shown or kept, and no forward goes on with it.
         other = flow.newest_producer(call.inputs[0].tensor, row)
+        if other is not None and other > boundary:
+            continue  # It was computed after the earlier step, so it is no part of what that step left.
         line = None if other is None else flow.line_of(other)
         is_beside = line is not None and made is not None and (line.file, line.function) == (made.file, made.function)
         is_beside = is_beside and flow.line_of(row) != made

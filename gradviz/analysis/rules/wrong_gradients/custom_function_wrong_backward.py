@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.custom_functions import (
     CustomCall,
@@ -15,6 +17,9 @@ from gradviz.analysis.dataflow.custom_functions import (
 from gradviz.analysis.dataflow.tensor_words import leaf_names
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.cached_results import function_on
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.source_tree import names_in
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.number_words import ordinal
 from gradviz.graph.traversal import ancestor_nodes
@@ -29,7 +34,7 @@ class CustomFunctionWrongBackward(Rule):
     used, and compares the result of ``backward`` with finite differences of ``forward``, element by element. It skips
     points where the slope jumps, and functions that return another gradient on purpose: a forward that returns its
     input (gradient reversal, scaling), or that is flat wherever a gradient is returned (rounding with a
-    straight-through estimate, spikes).
+    straight-through estimate, spikes). It says so where ``backward`` does not name the gradient that it gets.
 
     Why it matters
     --------------
@@ -94,17 +99,19 @@ class CustomFunctionWrongBackward(Rule):
         given, measured = max(wrong, key=lambda pair: abs(pair[0] - pair[1]))
         input_words = f" for its {ordinal(check.argument)} input"
         first = uses[0] if uses else None
+        unused = _unused_gradient(case, uses) if check.ignores_incoming else None
+        says = "" if unused is None else f" never uses the gradient that it gets, {unused.names}, and"
         return self.finding(
-            f"{check.function}.backward returns a wrong gradient{input_words}: {given:.4g} where the slope of forward "
-            f"is {measured:.4g}{_in_words(wrong)}",
+            f"{check.function}.backward{says} returns a wrong gradient{input_words}: {given:.4g} where the slope of "
+            f"forward is {measured:.4g}{_in_words(wrong)}",
             symptom="grad_wrong",
             why="torch does not check what backward returns, so everything behind it trains on a wrong gradient"
             if not check.ignores_incoming
             else "it ignores the incoming gradient, but the chain rule multiplies by it",
             fix="correct the formula, and check it with torch.autograd.gradcheck in double precision"
             if not check.ignores_incoming
-            else "multiply by the gradient that backward receives",
-            location=_location(check, uses),
+            else f"multiply by {'the gradient that backward receives' if unused is None else unused.names}",
+            location=_location(check, uses) if unused is None else unused.location,
             op=first[1].node.name if first else None,
             tensors=_leaves(case, first) if first else (),
             nodes=case.nodes_in(first[0], (first[1].node.id,)) if first else (),
@@ -115,6 +122,28 @@ class CustomFunctionWrongBackward(Rule):
                 "elements_wrong": len(wrong),
             },
         )
+
+
+class _Unused(Struct, frozen=True):
+    names: str
+    """Of the gradients that ``backward`` gets: ``grad_output``."""
+    location: Location
+    """Where it returns its result without them."""
+
+
+def _unused_gradient(case: Case, uses: list[tuple[int, CustomCall]]) -> _Unused | None:
+    """The parameters of ``backward`` behind ``ctx``, if its source names none of them."""
+    definition = next((custom.definition for _, custom in uses if custom.definition is not None), None)
+    tree = None if definition is None else own_tree(case, definition.file)
+    function = None if definition is None or tree is None else function_on(tree, definition.first_line)
+    if definition is None or function is None or not definition.returns:
+        return None
+    given = [each.arg for each in (*function.args.posonlyargs, *function.args.args)][1:]
+    given += [] if function.args.vararg is None else [function.args.vararg.arg]
+    named = set[str]().union(*(names_in(statement) for statement in function.body))
+    if not given or not named.isdisjoint({*given, "locals"}):
+        return None
+    return _Unused(", ".join(given), return_location(definition))
 
 
 def _in_words(wrong: list[tuple[float, float]]) -> str:

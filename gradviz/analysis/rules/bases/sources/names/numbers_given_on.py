@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.dataflow.values.outside_torch import Reentry
+from gradviz.analysis.rules.bases.sources.names.named_by_statements import MAX_ROUNDS, bound_by, read_by, root_of
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 from gradviz.graph.model import CallSite
 
 _GUESSED = ("order", "number")
-_MAX_ROUNDS = 20
 
 
 def is_given_on(case: Case, into: int, reentry: Reentry) -> bool:
@@ -58,12 +58,12 @@ def is_given_on(case: Case, into: int, reentry: Reentry) -> bool:
 def _reads(tree: SourceTree, there: CallSite, left: ast.stmt, given: set[str]) -> bool:
     """Whether the statement of a line is the one where the number left, or names what it was given to."""
     statement = tree.statement_at(there.line)
-    return statement is None or statement is left or not given.isdisjoint(_named(statement))
+    return statement is None or statement is left or not given.isdisjoint(read_by(statement))
 
 
 def _returns(node: ast.AST, given: set[str], left: ast.stmt) -> bool:
     if isinstance(node, (ast.Return, ast.Yield, ast.YieldFrom)):
-        return node is left or not given.isdisjoint(_named(node))
+        return node is left or not given.isdisjoint(read_by(node))
     return False
 
 
@@ -81,12 +81,12 @@ def _given_from(tree: SourceTree, scope: ast.AST, statement: ast.stmt) -> set[st
     """The names to which a statement gives its value, and those that others are computed from it."""
     given = set(_given_by(statement))
     statements = [each for each in ast.walk(scope) if isinstance(each, ast.stmt) and each is not scope]
-    for _ in range(_MAX_ROUNDS if given else 0):
+    for _ in range(MAX_ROUNDS if given else 0):
         before = len(given)
         for each in statements:
             if isinstance(each, FUNCTIONS):  # It sees the names around it.
-                given |= {each.name} if not given.isdisjoint(_named(each, whole=True)) else set()
-            elif not given.isdisjoint(_named(each)):
+                given |= {each.name} if not given.isdisjoint(read_by(each, whole=True)) else set()
+            elif not given.isdisjoint(read_by(each)):
                 given.update(_given_by(each))
         if len(given) == before:
             break
@@ -96,34 +96,10 @@ def _given_from(tree: SourceTree, scope: ast.AST, statement: ast.stmt) -> set[st
 def _given_by(statement: ast.stmt) -> Iterator[str]:
     """The names that a statement binds, or whose elements or attributes it sets; for a call alone, the object whose
     method gets the value, and the objects beside it."""
-    for part in _parts(statement):
-        for node in ast.walk(part):
-            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
-                yield from _root(node)
+    yield from bound_by(statement)
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and called_name(call) != "print":
         for argument in (*call.args, *(each.value for each in call.keywords)):
-            yield from _root(argument)
+            yield from root_of(argument)
         if isinstance(call.func, ast.Attribute):
-            yield from _root(call.func)
-
-
-def _root(node: ast.AST) -> Iterator[str]:
-    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
-        node = node.value
-    if isinstance(node, ast.Name):
-        yield node.id
-
-
-def _named(node: ast.AST, *, whole: bool = False) -> set[str]:
-    """The variables and attributes that a statement names; of a loop or a branch, those in its first line."""
-    nodes = (each for part in ([node] if whole else _parts(node)) for each in ast.walk(part))
-    return {each.id if isinstance(each, ast.Name) else each.attr for each in nodes if isinstance(each, _NAMES)}
-
-
-_NAMES = (ast.Name, ast.Attribute)
-
-
-def _parts(statement: ast.AST) -> list[ast.AST]:
-    """The parts of a statement that are no statements themselves."""
-    return [each for each in ast.iter_child_nodes(statement) if not isinstance(each, (ast.stmt, ast.excepthandler))]
+            yield from root_of(call.func)
