@@ -165,8 +165,14 @@ for step in range(4):
 """
 
 
-def test_the_part_of_a_symmetric_divergence_that_only_data_enter_is_right(tmp_path: Path) -> None:
-    symmetric = "0.5 * kernel(x, x) + 0.5 * kernel(y, y) - kernel(x, y)"
+@pytest.mark.parametrize(
+    "symmetric",
+    [
+        "0.5 * kernel(x, x) + 0.5 * kernel(y, y) - kernel(x, y)",
+        "torch.zeros(())\n    a, b, c = kernel(x, x), kernel(y, y), kernel(x, y)\n    loss = (a - 1) / 3 + (b - 1) / 3 - c",
+    ],
+)
+def test_the_part_of_a_symmetric_divergence_that_only_data_enter_is_right(symmetric: str, tmp_path: Path) -> None:
     assert alarms(HEAD + DIVERGENCE.format(symmetric) + TRAIN, tmp_path) == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, findings
 
 READS = (
     HEAD + "sizes = dict(tok=(15, 24), q=(24, 24), k=(24, 24), v=(24, 24))\n"
@@ -282,3 +282,29 @@ def test_random_tensors_in_dicts_and_lists_are_told(kept: str, numbers: str, tmp
 def test_parameters_buffers_and_constants_in_containers_are_right(kept: str, numbers: str, tmp_path: Path) -> None:
     script = HEAD + SEVERAL.format(kept=kept, numbers=numbers) + TRAIN
     assert "plain_tensor" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+FREQUENCIES = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.draw = 3 * torch.randn(2, 8)  # HERE
+        self.head = nn.Linear(16, 1)
+    def forward(self, x):
+        h = x @ self.draw
+        return self.head({features})
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = (model(torch.randn(16, 2)) - 1).square().mean()"""
+
+
+def test_random_fourier_features_are_not_trained(tmp_path: Path) -> None:
+    script = HEAD + FREQUENCIES.format(features="torch.cat([(6.28 * h).sin(), (6.28 * h + 0.1).cos()], -1)") + TRAIN
+    assert [each.severity for each in findings(script, tmp_path) if each.cause == "plain_tensor"] == ["note"]
+
+
+def test_a_plain_weight_below_other_functions_is_told(tmp_path: Path) -> None:
+    script = HEAD + FREQUENCIES.format(features="torch.cat([h.sin(), h.relu()], -1)") + TRAIN
+    assert_first_alarm(script, "plain_tensor", tmp_path)

@@ -171,11 +171,10 @@ class TermWithoutGradient(Rule):
 
 
 def _is_of_a_symmetric_formula(case: Case, term: DataTerm) -> bool:
-    """Whether one expression calls a function several times, once for each pair of the same things, as in
+    """Whether one statement calls a function several times, once for each pair of the same things, as in
     ``cost(x, y) - 0.5 * cost(x, x) - 0.5 * cost(y, y)``: what only data go into takes the bias out of the value."""
     flow = case.dataflow
-    made = [flow.newest_producer(use.tensor, term.made) for use in flow.log.calls[term.made].inputs]
-    for row in (term.made, *(each for each in made if each is not None)):
+    for row in flow.ancestors(term.tensor, term.made + 1, flow.step_before(term.made)):
         for inner, outer in pairwise(callers(flow, row)):
             tree = own_tree(case, outer.file)
             statement = None if tree is None else tree.statement_at(outer.line)

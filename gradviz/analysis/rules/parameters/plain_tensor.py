@@ -152,11 +152,36 @@ def _role_of(case: Case, tensor: int, row: int) -> tuple[str, Severity]:
     draws = [above for above in flow.ancestors(tensor, row) if plain_name(flow.log.calls[above].function) in _DRAWS]
     # What was drawn before the module was made may be the data that it is made for.
     if any(_IN_INIT.search(line.function) for draw in draws for line in callers(flow, draw)):
-        return "; it was drawn at random, and a saved state_dict does not have it", "warning"
+        severity: Severity = "note" if _gives_frequencies(flow, tensor, row) else "warning"
+        return "; it was drawn at random, and a saved state_dict does not have it", severity
     effect = neutral_effect(flow, tensor, row)
     return (
         ("", "note") if effect is None else (f"; {effect}, which changes nothing as long as it is constant", "warning")
     )
+
+
+def _gives_frequencies(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether only sines and cosines are taken of its products with data: random Fourier features stay as they were
+    drawn (Rahimi and Recht 2007)."""
+    until, waiting, is_found = flow.next_of_kind("backward", row), [(tensor, row - 1)], False
+    for _ in range(_MAX_CALLS):
+        if not waiting:
+            break
+        made, after = waiting.pop()
+        for user in flow.users(made, after):
+            call = flow.log.calls[user]
+            if user >= until or call.kind != "operation":
+                continue
+            is_wave = plain_name(call.function) in _WAVES
+            if not is_wave and (plain_name(call.function) not in _LINEAR or call.live_inputs):
+                return False
+            is_found |= is_wave
+            waiting += [] if is_wave else [(output.tensor, user) for output in call.outputs[:1]]
+    return is_found and not waiting
+
+
+_WAVES = frozenset({"sin", "cos"})
+_LINEAR = frozenset({"matmul", "mm", "linear", "mul", "div", "add", "sub", "t", "T", "mT", "transpose", "unsqueeze"})
 
 
 def _is_constant(use: TensorUse) -> bool:
