@@ -169,7 +169,7 @@ for step in range(4):
     "symmetric",
     [
         "0.5 * kernel(x, x) + 0.5 * kernel(y, y) - kernel(x, y)",
-        "torch.zeros(())\n    a, b, c = kernel(x, x), kernel(y, y), kernel(x, y)\n    loss = (a - 1) / 3 + (b - 1) / 3 - c",
+        "0\n    a, b, c = kernel(x, x), kernel(y, y), kernel(x, y)\n    loss = (a - 1) / 3 + (b - 1) / 3 - c",
     ],
 )
 def test_the_part_of_a_symmetric_divergence_that_only_data_enter_is_right(symmetric: str, tmp_path: Path) -> None:
