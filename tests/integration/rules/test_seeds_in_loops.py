@@ -244,6 +244,29 @@ def test_noise_of_an_own_generator_that_is_asked_for_is_told_with_one_batch_too(
     assert not alarms(START + OWN.replace("{seed}", ", step") + TRAIN, tmp_path)
 
 
+POSTERIOR = """
+centre, width = nn.Parameter(torch.zeros(4)), nn.Parameter(torch.zeros(30, 4))
+optimizer = torch.optim.Adam([centre, width], lr=0.05)
+def samples():
+    return centre + width.exp() * torch.randn(30, 4, generator=torch.Generator().manual_seed(4))  # HERE
+for step in range(20):
+    x = {data}
+    loss = (x.unsqueeze(1) - samples()).square().sum(2).mean() - width.mean()
+"""
+
+
+@pytest.mark.parametrize("given", ["data", "(data * 1.0)"])
+def test_samples_of_a_distribution_may_stay_where_the_data_do(given: str, tmp_path: Path) -> None:
+    script = START + POSTERIOR.format(data=given) + TRAIN
+    assert "same_random_numbers" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+@pytest.mark.parametrize("given", ["data[torch.randint(0, 32, (8,))]", "data[step % 4 * 8 : step % 4 * 8 + 8]"])
+def test_samples_of_a_distribution_that_come_back_for_other_data_are_told(given: str, tmp_path: Path) -> None:
+    script = START + POSTERIOR.format(data=given) + TRAIN
+    assert "same_random_numbers" in {each.cause for each in alarms(script, tmp_path)}
+
+
 @pytest.mark.parametrize("name", FAULTY_VIEWS)
 def test_views_of_the_same_numbers_are_told_where_their_generator_is_made(name: str, tmp_path: Path) -> None:
     assert_first_alarm(START + VIEWS + FAULTY_VIEWS[name] + TRAIN, "same_random_numbers", tmp_path)

@@ -21,7 +21,7 @@ from gradviz.analysis.rules.bases.batches.seeded_again import (
     rows_of_one_optimizer,
     rows_of_repeated_rounds,
 )
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class SameRandomNumbers(Rule):
@@ -222,7 +222,8 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
             others = [use for use in call.inputs if use.tensor != given]
             is_one_for_all = any(_is_one_for_all(flow, given, use.tensor) for use in others)
             if name in ARITHMETIC and not is_one_for_all and any(is_fresh(case, call, use, row) for use in others):
-                return True
+                is_of_weights = all(_is_of_trained(case, use, row) for use in others)
+                return not is_of_weights or _takes_new_data(case, rows[-1], backward)
             if name in _CHOOSE and _is_computed(call.inputs[0], given):
                 return True
             if name in ARITHMETIC | KEEPS_ONE | _ORDERS | _CHOOSE and not call.outputs[0].requires_grad:
@@ -230,6 +231,36 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
                 seen |= new
                 waiting += new
     return False
+
+
+def _is_of_trained(case: Case, use: TensorUse, row: int) -> bool:
+    """Whether it is computed from what is trained, and from nothing else, as the scale of a distribution of weights."""
+    flow = case.dataflow
+    calls = [flow.log.calls[each] for each in flow.ancestors(use.tensor, row, flow.step_before(row))]
+    made = {result.tensor for call in calls for result in call.outputs}
+    taken = {given.tensor for call in calls for given in call.inputs} - made
+    return use.requires_grad and (taken or {use.tensor}) <= set(case.histories.trained)
+
+
+def _takes_new_data(case: Case, draw: int, backward: int) -> bool:
+    """Whether a loss depends on data that differ from step to step: of a distribution that is fitted to the same data
+    each time, the samples may stay the same ones, so that the loss is one function."""
+    flow, since = case.dataflow, case.dataflow.step_before(draw)
+    roots = [use.tensor for use in flow.log.calls[backward].roots]
+    above = {row for root in roots for row in flow.ancestors(root, backward, since)}
+    calls = [flow.log.calls[row] for row in above]
+    made = {use.tensor for call in calls for use in call.outputs}
+    data = {use.tensor for call in calls for use in call.inputs if not use.requires_grad} - made
+    before = flow.step_before(since)
+    is_used_again = all(any(before < row < since for row in flow.users(each)) for each in data)
+    return (
+        not is_used_again or any(map(_takes_some, calls)) or any(_is_drawn_anew(case, root, backward) for root in roots)
+    )
+
+
+def _takes_some(call: Call) -> bool:
+    """Whether it chooses some of its elements, or is given where to begin: ``x[:, None]`` only adds an axis."""
+    return plain_name(call.function) in _CHOOSE | _DRAWS_OF_ROWS and (len(call.inputs) != 1 or bool(call.scalars))
 
 
 def _is_one_for_all(flow: Dataflow, drawn: int, other: int) -> bool:
