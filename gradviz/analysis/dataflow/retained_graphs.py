@@ -45,6 +45,9 @@ class Retained(Struct, frozen=True):
     tensors: tuple[int, ...]
     moment: int
     """The call after which they were counted."""
+    carried: int | None = None
+    """The call that made what is carried from step to step with its graph, and that the newest was computed from; None
+    if the newest is carried itself, or nothing is."""
 
 
 class RetainedGraphs:
@@ -65,8 +68,14 @@ class RetainedGraphs:
             if self._log.tensors[tensor].holder is not None or self._hangs_on_grad(tensor, moment):
                 is_held = self._log.tensors[tensor].holder is not None
                 lines[is_held, self._log.calls[self._maker(tensor, moment)].call_site].append(tensor)
-        found = [self._retained(tensors, moment) for tensors in lines.values()]
-        return tuple(sorted((each for each in found if self._are_many(each)), key=lambda each: -each.graphs))
+        found = [each for tensors in lines.values() if self._are_many(each := self._retained(tensors, moment))]
+        held = {self._log.calls[each.maker].call_site for each in found if each.carried is None}
+        told = dict[int | None, Retained]()  # What is computed from the same state holds the same graphs.
+        for each in sorted(found, key=lambda each: -each.graphs):
+            site = None if each.carried is None else self._log.calls[each.carried].call_site
+            if site not in held:
+                told.setdefault(each.maker if site is None else site, each)
+        return tuple(told.values())
 
     def _are_many(self, retained: Retained) -> bool:
         is_kept = any(self._is_in_container(tensor) for tensor in retained.tensors)
@@ -91,7 +100,8 @@ class RetainedGraphs:
         newest = max(tensors, key=lambda tensor: (self._is_in_container(tensor), self._maker(tensor, moment)))
         maker = self._maker(newest, moment)
         holder = self._log.tensors[newest].holder
-        return Retained(maker, self._first.get(maker), holder, self._graphs(tensors, moment), tuple(tensors), moment)
+        first, graphs = self._first.get(maker), self._graphs(tensors, moment)
+        return Retained(maker, first, holder, graphs, tuple(tensors), moment, self._carried_into(maker))
 
     def _is_in_container(self, tensor: int) -> bool:
         """Whether a container holds it. The newest is often in a variable too, which the next step overwrites."""
@@ -101,12 +111,13 @@ class RetainedGraphs:
     # -- which tensors -------------------------------------------------------------------------------------------
 
     def _old(self, moment: int) -> list[int]:
-        """Tensors that were alive then, and that no later backward goes through."""
+        """Tensors that were alive then, and that no later backward goes through; also those that later backwards go
+        through, if several steps have made their graph longer."""
         return [
             tensor
             for tensor, maker in self._makers(moment)
             if maker >= 0
-            and (self._last.get(maker) or -1) <= moment
+            and ((self._last.get(maker) or -1) <= moment or self._steps_carried[maker][0] >= MIN_GRAPHS)
             and not self._is_leaf_in_use(tensor, moment)
             and not self._is_candidate(maker)
         ]
@@ -147,6 +158,30 @@ class RetainedGraphs:
         """Whether the first backward through its graph left the graphs of gradients in ``.grad``."""
         backward = self._first.get(self._maker(tensor, moment))
         return backward is not None and makes_a_cycle(self._log.calls[backward])
+
+    # -- what is carried -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _steps_carried(self) -> list[tuple[int, int | None]]:
+        """By call: from how many steps of optimizers one after the other its graph was carried over, and which of the
+        calls that made its inputs is on that way."""
+        found: list[tuple[int, int | None]] = []
+        before = self._flow.step_before
+        for row, makers in enumerate(self._inputs_of):
+            ways = ((found[maker][0] + (before(maker) < before(row)), maker) for maker in makers)
+            found.append(max(ways, default=(0, None)))
+        return found
+
+    def _carried_into(self, maker: int) -> int | None:
+        """What several steps have carried on with its graph, if another line made it."""
+        steps, above = self._steps_carried[maker]
+        row = maker
+        while steps >= MIN_GRAPHS and above is not None:
+            if self._flow.step_before(above) < self._flow.step_before(row):
+                calls = self._log.calls
+                return above if calls[above].call_site != calls[maker].call_site else None
+            row, above = above, self._steps_carried[above][1]
+        return None
 
     # -- counting graphs -----------------------------------------------------------------------------------------
 

@@ -301,3 +301,116 @@ def test_in_a_long_run_only_some_of_the_graphs_are_counted(tmp_path: Path, monke
     part = findings_in(KEPT_IN_A_LONG_RUN, tmp_path)[0]
     assert part.cause == "graph_retained_leak"
     assert "hold the graphs of at least " in part.message
+
+
+TEACHER = """
+from torch.func import functional_call
+
+def average(teacher, student):
+    return {{name: {averaged} for name in teacher}}
+
+def main():
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    student = dict(net.named_parameters())
+    teacher = {{name: value.detach().clone() for name, value in student.items()}}
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(60):
+        x = torch.randn(16, 4)
+        wanted = functional_call(net, teacher, (x,)).softmax(-1)
+        loss = nn.functional.mse_loss(net(x + 0.1 * torch.randn(16, 4)).softmax(-1), wanted)
+        optimizer.zero_grad()
+        loss.backward({kept})
+        optimizer.step()
+        teacher = average(teacher, student)  # here
+
+main()
+"""
+TEACHER_IN_PLACE = """
+import copy
+
+def main():
+    net = nn.Linear(4, 3)
+    teacher = copy.deepcopy(net).requires_grad_(False)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(60):
+        x = torch.randn(16, 4)
+        loss = nn.functional.mse_loss(net(x + 0.1 * torch.randn(16, 4)).softmax(-1), teacher(x).softmax(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        for slow, fast in zip(teacher.parameters(), net.parameters()):
+            slow.lerp_({fast}, 0.05)  # here
+
+main()
+"""
+WEIGHTS_IN_A_LIST = """
+def forward(weights, x):
+    return (x @ weights[0]).relu() @ weights[1]
+
+def main():
+    weights = [torch.randn(4, 8, requires_grad=True), torch.randn(8, 3, requires_grad=True)]
+    slow = [each.detach().clone() for each in weights]
+    optimizer = torch.optim.Adam(weights, lr=0.01)
+    for _ in range(60):
+        x = torch.randn(16, 4)
+        loss = nn.functional.mse_loss(forward(weights, x), forward(slow, x + 0.1 * torch.randn(16, 4)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        slow = [torch.lerp(old, {new}, 0.05) for old, new in zip(slow, weights)]  # here
+
+main()
+"""
+LOSS_OF_ANOTHER_OPTIMIZER = """
+def main():
+    net, other = nn.Linear(4, 3), nn.Linear(3, 1)
+    optimizer, slower = (torch.optim.SGD(each.parameters(), lr=0.01) for each in (net, other))
+    for _ in range(20):
+        total = 0.0
+        for _ in range(8):
+            total = total + other(net(torch.randn(16, 4)).detach()).square().mean()
+            loss = net(torch.randn(16, 4)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        slower.zero_grad()
+        total.backward()
+        slower.step()
+
+main()
+"""
+_LERP = "torch.lerp(teacher[name], student[name], 0.05)"
+_SUM = "0.95 * teacher[name] + 0.05 * student[name]"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        TEACHER.format(averaged=_LERP, kept=""),
+        TEACHER.format(averaged=_SUM, kept="retain_graph=True"),
+        TEACHER_IN_PLACE.format(fast="fast"),
+        WEIGHTS_IN_A_LIST.format(new="new"),
+    ],
+)
+def test_an_average_with_a_graph_is_told_once_at_its_line_though_backward_goes_through_it(
+    program: str, tmp_path: Path
+) -> None:
+    (finding,) = (each for each in findings_in(program, tmp_path) if each.cause == "graph_retained_leak")
+    assert finding.location is not None
+    assert finding.location.line == marked_line(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        TEACHER.format(averaged="torch.lerp(teacher[name], student[name].detach(), 0.05)", kept=""),
+        TEACHER.format(averaged="(0.95 * teacher[name] + 0.05 * student[name]).detach()", kept="retain_graph=True"),
+        TEACHER_IN_PLACE.format(fast="fast.detach()"),
+        WEIGHTS_IN_A_LIST.format(new="new.detach()"),
+        LOSS_OF_ANOTHER_OPTIMIZER,
+    ],
+)
+def test_an_average_without_a_graph_and_a_loss_over_some_steps_of_another_optimizer_are_no_leak(
+    program: str, tmp_path: Path
+) -> None:
+    assert [each for each in findings_in(program, tmp_path) if each.cause == "graph_retained_leak"] == []

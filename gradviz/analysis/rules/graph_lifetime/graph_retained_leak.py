@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import (
     at_line,
+    call_words,
     is_in_library,
     line_in_function_of,
     line_outside_modules,
@@ -32,7 +33,8 @@ class GraphRetainedLeak(Rule):
 
     What it finds
     -------------
-    A variable, list or attribute that holds results with their graphs (a running loss, collected outputs);
+    A variable, list or attribute that holds results with their graphs (a running loss, collected outputs), also an
+    average of weights that is computed with gradients on, and that each step makes longer by its own graph;
     ``backward(create_graph=True)``, after which ``.grad`` and the graph hold each other; and a custom function that
     keeps its own result on ``ctx``, which is a cycle as well.
 
@@ -74,14 +76,19 @@ class GraphRetainedLeak(Rule):
 
     def _held(self, case: Case, retained: Retained) -> Finding:
         assert retained.holder is not None
-        line = _line_of_holder(case.dataflow, retained)
+        flow, carried = case.dataflow, retained.carried
+        line = _line_of_holder(flow, retained)
         made = location_of_line(line)
         kept = _location_of_keeping(case, retained.holder, made)
+        state = ""
+        if carried is not None:
+            kept = location_of_line(line_in_function_of(flow, carried, retained.backward or retained.maker))
+            state = f", as the result of {call_words(flow.log.calls[carried])}{at_line(kept)} goes on with its graph"
         variable = retained.holder.path
         many = len(retained.tensors) > 1
         return self.finding(
             f"{variable}{' and others like it' if many else ''} {'hold' if many else 'holds'} the graphs of "
-            f"{'at least ' if case.dataflow.log.dropped else ''}{retained.graphs:,} forward passes{at_line(line)}",
+            f"{'at least ' if flow.log.dropped else ''}{retained.graphs:,} forward passes{at_line(line)}{state}",
             why="a tensor that requires grad holds the graph that computed it, with the memory of its activations",
             fix="keep the value without its graph: .item() for a number, .detach() for a tensor; compute what does not "
             "train under torch.no_grad()",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.draws.views_alike import draws_of_equal_views
 from gradviz.analysis.rules.bases.batches.fresh_operands import ARITHMETIC, DRAWS, KEEPS_ONE, is_fresh
 from gradviz.analysis.rules.bases.batches.seeded_again import (
     MIN_NUMBERS,
@@ -18,7 +21,7 @@ from gradviz.analysis.rules.bases.batches.seeded_again import (
     rows_of_one_optimizer,
     rows_of_repeated_rounds,
 )
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class SameRandomNumbers(Rule):
@@ -33,6 +36,8 @@ class SameRandomNumbers(Rule):
     either may be the data, and nothing is reported. Also noise that comes back after some steps of one optimizer, since
     a validation or a sampler seeds all random numbers; and noise or chosen samples that come back in each round of a
     training, as those of a client of federated averaging, where copies of one model are trained that learns from them.
+    Two views of a batch for which a step draws the same numbers, if a network makes the same results of both and the
+    loss compares them: a function that makes and seeds a generator, and that is called for each view.
     And noise that is added to the only batch of a training and that a network is asked for, if the function that draws
     it seeds a generator of its own.
 
@@ -71,7 +76,7 @@ class SameRandomNumbers(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow, steps = case.dataflow, case.histories.steps
+        flow = case.dataflow
         draws: dict[tuple[int | None, bool], list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             name = plain_name(call.function)
@@ -79,7 +84,7 @@ class SameRandomNumbers(Rule):
                 draws[call.call_site, name in DRAWS].append(row)
         told: set[Location | None] = set()
         for (_, is_noise), rows in draws.items():
-            if len(rows) < _MIN_DRAWS or 2 * len(rows) < len(steps):
+            if len(rows) < _MIN_DRAWS or 2 * len(rows) < len(_steps_of_drawing(case, rows)):
                 continue
             drawn, location = location_of_call(flow, rows[-1]), _seeding_line(case, rows[-1])
             is_of_own = "generator=" in (case.source_line(drawn) or "")
@@ -100,6 +105,11 @@ class SameRandomNumbers(Rule):
             if location not in told:
                 told.add(location)
                 yield self._drawn_again(case, again, different, location)
+        for row, twin in draws_of_equal_views(case):
+            location = _seeding_line(case, twin)
+            if location is not None and location not in told:
+                told |= {location, _seeding_line(case, row)}
+                yield self._views(case, twin, location)
 
     def _finding(self, case: Case, rows: list[int], location: Location | None, matters: str) -> Finding:
         flow = case.dataflow
@@ -118,6 +128,19 @@ class SameRandomNumbers(Rule):
             location=location,
             symptom_location=drawn if drawn != location else None,
             evidence={"times": len(rows)},
+        )
+
+    def _views(self, case: Case, twin: int, location: Location) -> Finding:
+        flow = case.dataflow
+        words, drawn = call_words(flow.log.calls[twin]), location_of_call(flow, twin)
+        return self.finding(
+            f"{words}{at_line(drawn)} drew the same numbers twice in each step: the two views that a network gets, and "
+            "that the loss compares, are equal",
+            symptom="grad_wrong",
+            why="two equal inputs have equal results, so their comparison asks for nothing that the noise should teach",
+            fix="draw both views from one generator that is made before the loop, or give each view a seed of its own",
+            location=location,
+            symptom_location=drawn if drawn != location else None,
         )
 
     def _drawn_again(self, case: Case, rows: list[int], different: int, location: Location | None) -> Finding:
@@ -162,6 +185,14 @@ def _why_it_matters(case: Case, rows: list[int], *, is_seeded_there: bool) -> st
     return "and a network is asked for them" if is_seeded_there and _is_told_from_data(case, rows) else None
 
 
+def _steps_of_drawing(case: Case, rows: list[int]) -> Sequence[int]:
+    """The steps of the optimizer that steps after the last draw: a probe that comes later has its own."""
+    calls = case.dataflow.log.calls
+    step = case.dataflow.next_of_kind("step", rows[-1])
+    optimizer = calls[step].optimizer if step < len(calls) else None
+    return case.histories.steps_by_optimizer.get(optimizer) or case.histories.steps
+
+
 def _are_the_same(case: Case, rows: list[int]) -> bool:
     """Whether each of the draws, with steps between them, has the same values."""
     flow = case.dataflow
@@ -188,8 +219,11 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
             if row >= backward or call.kind != "operation" or not call.outputs:
                 continue
             name = plain_name(call.function)
-            if name in ARITHMETIC and any(is_fresh(case, call, use, row) for use in call.inputs if use.tensor != given):
-                return True
+            others = [use for use in call.inputs if use.tensor != given]
+            is_one_for_all = any(_is_one_for_all(flow, given, use.tensor) for use in others)
+            if name in ARITHMETIC and not is_one_for_all and any(is_fresh(case, call, use, row) for use in others):
+                is_of_weights = all(_is_of_trained(case, use, row) for use in others)
+                return not is_of_weights or _takes_new_data(case, rows[-1], backward)
             if name in _CHOOSE and _is_computed(call.inputs[0], given):
                 return True
             if name in ARITHMETIC | KEEPS_ONE | _ORDERS | _CHOOSE and not call.outputs[0].requires_grad:
@@ -197,6 +231,43 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
                 seen |= new
                 waiting += new
     return False
+
+
+def _is_of_trained(case: Case, use: TensorUse, row: int) -> bool:
+    """Whether it is computed from what is trained, and from nothing else, as the scale of a distribution of weights."""
+    flow = case.dataflow
+    calls = [flow.log.calls[each] for each in flow.ancestors(use.tensor, row, flow.step_before(row))]
+    made = {result.tensor for call in calls for result in call.outputs}
+    taken = {given.tensor for call in calls for given in call.inputs} - made
+    return use.requires_grad and (taken or {use.tensor}) <= set(case.histories.trained)
+
+
+def _takes_new_data(case: Case, draw: int, backward: int) -> bool:
+    """Whether a loss depends on data that differ from step to step: of a distribution that is fitted to the same data
+    each time, the samples may stay the same ones, so that the loss is one function."""
+    flow, since = case.dataflow, case.dataflow.step_before(draw)
+    roots = [use.tensor for use in flow.log.calls[backward].roots]
+    above = {row for root in roots for row in flow.ancestors(root, backward, since)}
+    calls = [flow.log.calls[row] for row in above]
+    made = {use.tensor for call in calls for use in call.outputs}
+    data = {use.tensor for call in calls for use in call.inputs if not use.requires_grad} - made
+    before = flow.step_before(since)
+    is_used_again = all(any(before < row < since for row in flow.users(each)) for each in data)
+    return (
+        not is_used_again or any(map(_takes_some, calls)) or any(_is_drawn_anew(case, root, backward) for root in roots)
+    )
+
+
+def _takes_some(call: Call) -> bool:
+    """Whether it chooses some of its elements, or is given where to begin: ``x[:, None]`` only adds an axis."""
+    return plain_name(call.function) in _CHOOSE | _DRAWS_OF_ROWS and (len(call.inputs) != 1 or bool(call.scalars))
+
+
+def _is_one_for_all(flow: Dataflow, drawn: int, other: int) -> bool:
+    """Whether all rows of another tensor meet the same numbers, as the phases of random features or the codes of
+    positions, which should stay as they are."""
+    shape, wider = shape_of(flow, drawn), shape_of(flow, other)
+    return len(wider) > len(shape) > 0 or (bool(wider) and len(wider) == len(shape) and shape[0] == 1 < wider[0])
 
 
 def _is_told_from_data(case: Case, rows: list[int]) -> bool:

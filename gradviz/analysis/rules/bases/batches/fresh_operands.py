@@ -37,13 +37,23 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     maker = flow.log.calls[made[-1]]
     if len(maker.outputs) > 1:
         return _takes_one_each_time(flow, made[-1], call)
-    same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
-    values = [
-        flow.log.calls[each].outputs[0].values
-        for each in same_line
-        if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
+    same_line = [
+        each
+        for each in flow.rows_of_kind("operation")
+        if flow.log.calls[each].call_site == maker.call_site
+        and flow.log.calls[each].function == maker.function
+        and flow.log.calls[each].outputs
     ]
-    return values_change(values)
+    values = [flow.log.calls[each].outputs[0].values for each in same_line]
+    return values_change(values) or values_change(_first_of_each_step(flow, same_line))
+
+
+def _first_of_each_step(flow: Dataflow, rows: list[int]) -> list[ValueFacts | None]:
+    """What the first call of each step returns: two views of a batch may both be made of its samples."""
+    first = dict[int, int]()
+    for row in rows:
+        first.setdefault(flow.step_before(row), row)
+    return [flow.log.calls[row].outputs[0].values for row in first.values()]
 
 
 def _takes_one_each_time(flow: Dataflow, made: int, call: Call) -> bool:
