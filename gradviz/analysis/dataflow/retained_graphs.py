@@ -263,12 +263,13 @@ class RetainedGraphs:
 
     def _step_numbers(self) -> Iterator[tuple[int, int]]:
         """Backwards and their steps. All backwards before an optimizer's step belong to it; without optimizers, each
-        backward counts as a step."""
+        backward counts as a step, with those before it whose gradients have a graph, as inner steps do."""
         return ((backward, bisect_left(self._step_ends, backward)) for backward in self._backwards)
 
     @cached_property
     def _step_ends(self) -> Sequence[int]:
-        return self._flow.rows_of_kind("step") or self._backwards
+        ends = [row for row in self._backwards if not self._log.calls[row].scalars.get("create_graph")]
+        return self._flow.rows_of_kind("step") or ends or self._backwards
 
 
 _FEW = 50

@@ -202,6 +202,16 @@ for _ in range(5):
     total.backward()
     optimizer.step()
 """
+WITHOUT_AN_OPTIMIZER = """
+slow = torch.randn(3, requires_grad=True)
+for _ in range(8):
+    fast = slow
+    for _ in range(6):
+        (gradient,) = torch.autograd.grad((fast * torch.randn(3)).square().sum(), fast, create_graph=True)
+        fast = fast - 0.1 * gradient
+    (gradient,) = torch.autograd.grad((fast - 1).square().sum(), slow)
+    slow = (slow - 0.1 * gradient).detach().requires_grad_()
+"""
 
 
 @pytest.mark.filterwarnings("ignore:Using backward.. with create_graph=True")  # that is what the program does wrong
@@ -231,7 +241,9 @@ def test_the_holder_of_the_graphs_is_named_with_the_line_that_keeps_them(
     assert holder in finding.message
 
 
-@pytest.mark.parametrize("program", [WHAT_ONE_STEP_LEAVES, ONE_OF_SEVERAL_HEADS, GRADIENTS_THROUGH_AN_INNER_LOOP])
+@pytest.mark.parametrize(
+    "program", [WHAT_ONE_STEP_LEAVES, ONE_OF_SEVERAL_HEADS, GRADIENTS_THROUGH_AN_INNER_LOOP, WITHOUT_AN_OPTIMIZER]
+)
 def test_what_one_step_leaves_in_variables_is_no_leak(program: str, tmp_path: Path) -> None:
     assert findings_in(program, tmp_path) == ()
 
