@@ -179,3 +179,33 @@ def test_the_part_of_a_symmetric_divergence_that_only_data_enter_is_right(symmet
 def test_a_part_of_a_loss_that_only_other_data_enter_is_told(tmp_path: Path) -> None:
     forgotten = "0.5 * kernel(x, x) - kernel(x, y) - 0.2 * kernel(other, y)  # HERE"
     assert_first_alarm(HEAD + DIVERGENCE.format(forgotten) + TRAIN, "term_without_gradient", tmp_path)
+
+
+TWO_ANSWERS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.label = nn.Linear(6, 16), nn.Linear(16, 3)
+        self.domain = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
+    def forward(self, x):
+        h = self.body(x).relu()
+        return self.label(h), self.domain(h).squeeze(1)  # HERE
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    x, y = torch.randn(12, 6), torch.randint(0, 3, (12,))
+    loss = F.cross_entropy(net(x)[0], y)
+"""
+SCORED = """
+with torch.no_grad():
+    print({})
+"""
+
+
+def test_an_answer_that_is_left_in_the_evaluation_too_is_a_note(tmp_path: Path) -> None:
+    script = HEAD + TWO_ANSWERS + TRAIN + SCORED.format("net(x)[0].argmax(1)")
+    assert [each.severity for each in findings(script, tmp_path) if each.cause == "unused_parameter"] == ["note"]
+
+
+def test_an_answer_that_only_the_evaluation_uses_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + TWO_ANSWERS + TRAIN + SCORED.format("net(x)[1].sigmoid()"), "unused_parameter", tmp_path)

@@ -38,14 +38,22 @@ def is_output_left(case: Case, group: UnusedParameters) -> bool:
 def is_scored(case: Case, group: UnusedParameters) -> bool:
     """Whether the program goes on from the same result where gradients are off: what it scores, it means to train."""
     flow, location = case.dataflow, None if group.last is None else location_of_call(case.dataflow, group.last)
+    if location is None:
+        return False
     rows = (row for number in group.tensors for row in flow.users(number))
-    scored = (row for row in rows if flow.log.calls[row].grad_mode != "enabled")
-    return location is not None and any(
-        flow.users(use.tensor, row)
-        for row in scored
-        if location_of_call(flow, row) == location
-        for use in flow.log.calls[row].outputs
-    )
+    waiting = [row for row in rows if flow.log.calls[row].grad_mode != "enabled"]
+    seen = set[int]()
+    while waiting:
+        row = waiting.pop()
+        if row in seen or location_of_call(flow, row) != location:
+            continue
+        seen.add(row)
+        users = [user for use in flow.log.calls[row].outputs for user in flow.users(use.tensor, row)]
+        # What only the next layers of the same line take goes no further.
+        if any(location_of_call(flow, user) != location for user in users):
+            return True
+        waiting += users
+    return False
 
 
 def loop_that_ends_early(case: Case, group: UnusedParameters) -> Location | None:
