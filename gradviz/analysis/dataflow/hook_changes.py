@@ -21,7 +21,8 @@ two are the purpose of hooks."""
 
 MODULE_HOOK = "BackwardHookFunctionBackward"
 """The node at which torch calls the hooks of a module."""
-_REGISTER = frozenset({"torch.Tensor.register_hook", "torch.Tensor.register_post_accumulate_grad_hook"})
+_REGISTER_ON_GRAD = "torch.Tensor.register_post_accumulate_grad_hook"
+_REGISTER = frozenset({"torch.Tensor.register_hook", _REGISTER_ON_GRAD})
 _REGISTER_ON_MODULE = "torch.nn.Module.register_full_backward_hook"
 _SAME = 1e-3
 _MAX_SHRUNK = 1e-3
@@ -130,6 +131,11 @@ class Hooks:
     def registrations_on(self, name: str) -> list[int]:
         """The calls of ``register_hook`` on the tensor with this name, oldest first."""
         return self._by_name.get(name, [])
+
+    def is_of_grad(self, definition: Definition) -> bool:
+        """Whether a hook was only registered to run when ``.grad`` is complete: it may change that in place."""
+        names = {call.function for call in self._log.calls if self._definition(call) == definition}
+        return names == {_REGISTER_ON_GRAD}
 
     def _of_module(self, path: str | None) -> tuple[Definition, ...]:
         return tuple(dict.fromkeys(found for where, found in self._on_modules if path is None or where == path))

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.flow.gradient_flow import STEEP, FlowRow
@@ -21,6 +22,7 @@ from gradviz.analysis.numbers.growth import (
     descent_along,
     descent_on_one_path,
 )
+from gradviz.analysis.parameters.computed_alike import COPIES
 from gradviz.analysis.parameters.creation_lines import first_writes, is_set_by_hand, line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.graph.model import Graph
@@ -71,7 +73,9 @@ class SteepChain(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         for number in case.measured_graphs:
             steep = next(self._steep(case.graphs[number], case.growths_of(number)), None)
-            if steep is not None and _trains_something(case, number) and not _is_of_derivatives(case, number):
+            if steep is None or not _trains_something(case, number) or _is_of_derivatives(case, number):
+                continue
+            if not _starts_closed(case, number, steep[1]):
                 yield self._finding(case, number, *steep)
                 return
 
@@ -191,6 +195,23 @@ def _is_of_derivatives(case: Case, number: int) -> bool:
     is_given = any(use.tensor in case.histories.leaves_of_gradients for use in call.outputs)
     reached = case.backward_calls.reached(row).members
     return not is_given and any(is_gradient(flow.log.calls[each]) for each in reached)
+
+
+def _starts_closed(case: Case, number: int, culprit: Growth) -> bool:
+    """Whether the program gave one of its normalizations a weight of zeros, so that a residual branch opens with the
+    first steps (Goyal et al. 2017, section 5.1)."""
+    flow = case.dataflow
+    rows = (flow.call_of_node(case.graphs[number].nodes[node]) for node in culprit.nodes)
+    for row in rows if culprit.operation in _NORMALIZE else ():
+        leaves = [] if row is None else [use.tensor for use in flow.log.calls[row].inputs if use.is_live_leaf]
+        writes = first_writes(flow, leaves[0], row) if leaves and row is not None else ()  # The weight, then the bias.
+        names = [plain_name(flow.log.calls[each].function) for each in writes]
+        if next((name for name in reversed(names) if name not in COPIES), "") in _ZEROS:
+            return True
+    return False
+
+
+_ZEROS = frozenset({"zeros", "zero"})
 
 
 def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -16,6 +17,8 @@ from gradviz.analysis.dataflow.refused_calls import views_between
 from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
 from gradviz.analysis.finding import Finding, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.source_tree import called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import SavedTensor
@@ -57,11 +60,11 @@ class DataWrittenUnseen(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         told: set[int | None] = set()
         for found in unseen_writes(case.backward_calls):
-            if _is_of_trained(case, found):
+            if _is_of_trained(case, found) and not _is_by_gradcheck(case, found.write):
                 told.add(case.dataflow.log.calls[found.write].call_site)
                 yield self._explain(case, case.dataflow, found)
         for write, tensor, backward in writes_beside_the_graph(case.backward_calls):
-            if case.dataflow.log.calls[write].call_site not in told:
+            if case.dataflow.log.calls[write].call_site not in told and not _is_by_gradcheck(case, write):
                 told.add(case.dataflow.log.calls[write].call_site)
                 yield self._beside(case, write, tensor, backward)
 
@@ -100,6 +103,17 @@ class DataWrittenUnseen(Rule):
             nodes=(found.node,),
             evidence={"slot": found.slot, "saved_by": saver},
         )
+
+
+def _is_by_gradcheck(case: Case, write: int) -> bool:
+    """Whether ``torch.autograd.gradcheck()`` moves an input, to see how the result follows."""
+    line = case.dataflow.line_of(write)
+    tree = None if line is None else own_tree(case, line.file)
+    statement = None if tree is None or line is None else tree.statement_at(line.line)
+    return statement is not None and any(called_name(each) in _COMPARE for each in ast.walk(statement))
+
+
+_COMPARE = frozenset({"gradcheck", "gradgradcheck"})
 
 
 def _is_of_trained(case: Case, found: UnseenWrite) -> bool:

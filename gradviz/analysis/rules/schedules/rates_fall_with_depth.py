@@ -119,7 +119,7 @@ def _falls(case: Case, by_rate: dict[float, list[int]]) -> bool:
 
 
 def _first_use(case: Case, tensor: int) -> int | None:
-    """The first call that computes with a parameter."""
+    """The first call that computes with a parameter and something else, also while it is frozen."""
     calls = case.dataflow.log.calls
-    users = (row for row in case.dataflow.users(tensor) if calls[row].kind == "operation")
-    return next((row for row in users if any(use.requires_grad for use in calls[row].outputs)), None)
+    users = (row for row in case.histories.forward_uses(tensor) if calls[row].kind == "operation")
+    return next((row for row in users if len(calls[row].inputs) > 1), None)

@@ -214,6 +214,10 @@ def _backwards_it_counts(case: Case, schedule: Schedule) -> int | None:
         return None
     is_of_length = schedule.class_name in _MADE_FOR_A_LENGTH and _is_about(schedule.length or 0, calls)
     is_held = _holds(schedule, calls, case.dataflow.log.optimizers[schedule.optimizer])
+    line = case.location_of_site(schedule.call_site)
+    alike = (each for each in case.dataflow.log.schedules if case.location_of_site(each.call_site) == line)
+    if any((each.moves or 0) + 1 >= calls for each in alike):
+        return None  # Another one of this line has come as far: this one was left before its end.
     return calls if is_of_length or (is_held and not _is_a_power(case, schedule)) else None
 
 

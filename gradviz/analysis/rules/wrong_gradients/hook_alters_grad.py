@@ -83,11 +83,11 @@ class HookAltersGrad(Rule):
                     continue  # A hook that has used a gradient may clear it.
                 definition = _own(hooks, graph, hooked.node, None)
                 location = _location(case, number, hooked.node.id, definition)
-                known, is_harmless = reported.get(location), _is_harmless(hooked, definition)
+                known, is_harmless = reported.get(location), _is_harmless(hooks, hooked, definition)
                 # A factor that grows with the steps begins at 0: what the hook does later counts.
                 is_ramp = known is not None and known.is_alarm and known.symptom in _OF_A_RAMP and is_harmless
                 if known is None or is_ramp or (not known.is_alarm and not is_harmless):
-                    reported[location] = self._altered(case, number, hooked, definition)
+                    reported[location] = self._altered(case, hooks, number, hooked, definition)
         piled_up = tuple(self._piled_up(case, hooks))
         yield from piled_up
         many = {name for finding in piled_up for name in finding.tensors}
@@ -119,9 +119,12 @@ class HookAltersGrad(Rule):
 
     # -- what torch accepts --------------------------------------------------------------------------------------
 
-    def _altered(self, case: Case, number: int, hooked: HookedGradient, definition: Definition | None) -> Finding:
+    def _altered(
+        self, case: Case, hooks: Hooks, number: int, hooked: HookedGradient, definition: Definition | None
+    ) -> Finding:
         called = definition.name if definition is not None else next(iter(hooked.node.hooks), None)
-        in_place, is_harmless = _is_in_place(hooked.node, definition), _is_harmless(hooked, definition)
+        in_place = _is_in_place(hooks, hooked.node, definition)
+        is_harmless = _is_harmless(hooks, hooked, definition)
         verdict = _VERDICTS[hooked.alteration].format(
             before=f"{hooked.before.norm or 0:.3g}",
             after=f"{hooked.after.norm or 0:.3g}",
@@ -206,14 +209,17 @@ def _is_stronger(earlier: HookedGradient, later: HookedGradient) -> bool:
     return one is not None and other is not None and abs(other - one) > 0.01 * one
 
 
-def _is_in_place(node: Node, definition: Definition | None) -> bool:
-    """Whether the only hook there returns nothing, so that it changed the gradient itself."""
-    return definition is not None and not definition.returns and len(set(node.hooks)) == 1
+def _is_in_place(hooks: Hooks, node: Node, definition: Definition | None) -> bool:
+    """Whether the only hook there returns nothing, so that it changed the gradient itself, before it was complete."""
+    if definition is None or definition.returns or len(set(node.hooks)) > 1:
+        return False
+    return not hooks.is_of_grad(definition)
 
 
-def _is_harmless(hooked: HookedGradient, definition: Definition | None) -> bool:
-    """Whether the hook only masked, rescaled or otherwise changed the gradient, by returning a new one."""
-    return hooked.alteration in ("masked", "changed") and not _is_in_place(hooked.node, definition)
+def _is_harmless(hooks: Hooks, hooked: HookedGradient, definition: Definition | None) -> bool:
+    """Whether the hook only masked, rescaled or otherwise changed the gradient, by returning a new one, or ``.grad``
+    once that was complete."""
+    return hooked.alteration in ("masked", "changed") and not _is_in_place(hooks, hooked.node, definition)
 
 
 def _own(hooks: Hooks, graph: Graph, node: Node, name: str | None) -> Definition | None:

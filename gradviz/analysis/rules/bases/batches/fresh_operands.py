@@ -148,6 +148,8 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
                 break
             if case.histories.backward_through(row) is None:
                 continue
+            if call.grad_mode != "enabled" and call.scope is not None:
+                continue  # A network that is scored with it is not trained on it.
             others = [use for use in call.inputs if use.tensor != given]
             out = call.outputs[0]
             shape = shape_of(flow, given) if name in ARITHMETIC else shape

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, location_of_call
-from gradviz.analysis.finding import Location
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line, tree_of
 from gradviz.graph.model import ModuleScope
@@ -107,6 +107,23 @@ def is_not_chosen(case: Case, group: UnusedParameters) -> bool:
     """Whether they belong to elements of a ``ModuleDict`` or ``ModuleList`` of which a function takes the one that its
     argument says."""
     return all(_has_chosen_sibling(case, number) for number in group.tensors)
+
+
+def is_used_by_another_model(case: Case, group: UnusedParameters) -> bool:
+    """Whether another model of the same class computes with its own: a program that compares settings makes one model
+    for each, with parts that only some of them need."""
+    return all(any(True for _ in _used_likes(case, number)) for number in group.tensors)
+
+
+def _used_likes(case: Case, number: int) -> Iterator[int]:
+    """Parameters with the same path in other models, made by the same line, that are used in a forward."""
+    histories = case.histories
+    path = histories.name(number).partition(".")[2]
+    made = location_of_line(histories.line_where_made(number))
+    for other in histories.log.parameters if path and made is not None else ():
+        is_alike = other != number and histories.name(other).partition(".")[2] == path
+        if is_alike and location_of_line(histories.line_where_made(other)) == made and histories.forward_uses(other):
+            yield other
 
 
 def _has_chosen_sibling(case: Case, number: int) -> bool:

@@ -22,6 +22,7 @@ from gradviz.analysis.rules.bases.parameters.unused_heads import (
     is_not_chosen,
     is_output_left,
     is_scored,
+    is_used_by_another_model,
     loop_that_ends_early,
 )
 from gradviz.graph.compilations import GradientCut
@@ -115,6 +116,10 @@ class UnusedRule(Rule):
             severity = "note"
             what = f"nothing is computed from {pronoun}: the program chose other parts of the model"
             why, fix = "forward uses the part that it is told, and this one was not asked for", _IF_MEANT
+        elif group.instead is None and is_used_by_another_model(case, group):
+            severity = "note"
+            what = f"nothing is computed from {pronoun}: only another model of this class uses its own"
+            why, fix = "this model was trained with a setting that does not need that part", _IF_MEANT
         else:
             what = f"nothing is ever computed from {pronoun}{_instead(histories, group)}"
             why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE

@@ -20,6 +20,7 @@ ADD_UP = frozenset({"index_add", "scatter_add", "scatter_reduce", "index_reduce"
 CHOOSE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "embedding"})
 """What adds rows up at the ends of edges, and what chooses them, by their plain names."""
 _MAX_CALLS = 40
+_ROWS = frozenset({"getitem", "select"})
 _TWO = 2
 WHOLE = ""
 """The part of indexes that are a tensor of their own."""
@@ -47,8 +48,13 @@ def end_of_edges(flow: Dataflow, index: int, row: int) -> tuple[int, End]:
 
 def part_of(call: Call, result: int) -> int | str:
     """Which part a call that takes tensors apart returned: its place among several, or how it was chosen."""
-    outputs = [use.tensor for use in call.outputs]
-    return outputs.index(result) if len(outputs) > 1 else str(sorted(call.scalars.items()))
+    outputs, scalars = [use.tensor for use in call.outputs], call.scalars
+    if len(outputs) > 1:
+        return outputs.index(result)
+    # ``source, target = edges`` and ``edges[1]`` take the same two rows.
+    chosen = scalars.get("1") if len(scalars) == 1 else scalars.get("2") if scalars.get("1") == 0 else None
+    is_row = plain_name(call.function) in _ROWS and type(chosen) is int
+    return chosen % _TWO if is_row and isinstance(chosen, int) else str(sorted(scalars.items()))
 
 
 def index_of_rows(flow: Dataflow, row: int) -> tuple[int, End] | None:
