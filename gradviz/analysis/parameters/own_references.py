@@ -64,6 +64,8 @@ def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
     for rows in lines.values():
         if len({flow.step_before(row) for row in rows}) < _MIN_STEPS or not _have_equal_sides(flow, rows):
             continue
+        # Of some steps, what ran without gradients was not recorded.
+        rows = [row for row in rows if all(flow.is_made(use.tensor, row) for use in flow.log.calls[row].inputs)] or rows
         found = [_reference(histories, row) for row in rows[-_MOST_COMPARED:]]
         if None not in found and found[-1] is not None and _is_in_a_loss(histories, rows[-1]):
             made, both = found[-1]

@@ -91,3 +91,22 @@ def test_points_outside_of_the_image_are_told_as_such(tmp_path: Path) -> None:
 
 def test_points_inside_of_the_image_are_right(tmp_path: Path) -> None:
     assert alarms(HEAD + IMAGES.format(grid="2 * pixels / 7 - 1") + TRAIN, tmp_path) == []
+
+
+NEAREST = """
+net = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    image = torch.randn(6, 1, 8, 8)
+    theta = torch.cat([torch.eye(2).repeat(6, 1, 1), torch.tanh(net(image))[..., None]], -1)
+    grid = F.affine_grid(theta, image.shape, align_corners=False)
+    moved = F.grid_sample(image, grid, mode="{mode}", align_corners=False)  # HERE
+    loss = (moved - image.roll(1, -1)).square().mean()
+"""
+
+
+def test_the_nearest_points_of_an_image_pass_no_gradient_on_to_the_grid(tmp_path: Path) -> None:
+    script = HEAD + NEAREST.format(mode="nearest") + TRAIN
+    assert_first_alarm(script, "zero_gradient_op", tmp_path)
+    assert "the nearest point" in alarms(script, tmp_path)[0].message
+    assert alarms(HEAD + NEAREST.format(mode="bilinear") + TRAIN, tmp_path) == []

@@ -125,7 +125,26 @@ for step in range(6):
 """
     + TRAIN
 )
+CART = (
+    """
+policy = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+def move(state, force):
+    place, speed, motor = state.unbind(-1)
+    motor = motor + 0.3 * (force - motor)
+    speed = speed + 0.1 * motor
+    return torch.stack([place + 0.1 * speed, speed, motor], -1)
+for step in range(8):
+    state, costs = torch.randn(32, 3), []
+    for _ in range(5):
+        state = move(state, policy(state).squeeze(-1))
+        costs.append(state[:, 0].square())
+    loss = torch.stack(costs).mean()
+"""
+    + TRAIN
+)
 PROGRAMS = {
+    "a motor that follows what a policy asks of it": CART,
     "a training that is left before the end of its schedule": SCHEDULE,
     "two models of a class, of which one needs a part": MODELS,
     "gradients that are clipped once they are complete": CLIPPED,

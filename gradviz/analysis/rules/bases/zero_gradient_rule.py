@@ -139,7 +139,13 @@ def _operation(case: Case, zero: ZeroGradient) -> str:
         return operation_word(case.graphs[zero.graph].nodes[zero.node].name)
     call = case.dataflow.log.calls[zero.call]
     operation, rounding = call_words(call).removesuffix("()"), call.scalars.get("rounding_mode")
+    if operation == "grid_sample" and "nearest" in (call.scalars.get("mode"), call.scalars.get("2")):
+        return NEAREST
     return rounding if operation == "div" and isinstance(rounding, str) else operation
+
+
+NEAREST = "grid_sample of mode nearest"
+"""What ``grid_sample()`` is called where it reads single points."""
 
 
 def _own_line(case: Case, zero: ZeroGradient) -> Location | None:

@@ -10,7 +10,8 @@ from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, 
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
+from gradviz.analysis.rules.bases.formulas.products import is_squared
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training
 from gradviz.analysis.rules.bases.sequences.copied_inputs import (
     REGRESSIONS,
     decoded_target,
@@ -137,7 +138,7 @@ class TargetsAreInputs(Rule):
         flow = case.dataflow
         for rows in calls_in_training(flow, REGRESSIONS):
             last = rows[-_EXAMINED:]
-            if len({flow.step_before(row) for row in rows}) < _MIN_STEPS:
+            if len({flow.step_before(row) for row in rows}) < _MIN_STEPS or not _is_comparison(flow, rows[-1]):
                 continue
             noisy = [noisy_target(case, row) for row in last]
             same = [same_part(flow, row) for row in last]
@@ -289,6 +290,29 @@ _LOSSES = frozenset({"cross_entropy", "nll_loss"})
 _MIN_STEPS = 2
 _EXAMINED = 2
 _STEPS_EXAMINED = 4
+
+
+def _is_comparison(flow: Dataflow, row: int) -> bool:
+    """Whether a loss is made of a difference; the motor of ``m + rate * (u - m)`` compares nothing."""
+    call = flow.log.calls[row]
+    waiting = [(output.tensor, row) for output in call.outputs[:1]] if plain_name(call.function) == "sub" else []
+    for _ in range(_MOST_FOLLOWED):
+        if not waiting:
+            break
+        tensor, after = waiting.pop()
+        for user in flow.users(tensor, after):
+            using = flow.log.calls[user]
+            name = plain_name(using.function)
+            if name in _SIZES or is_squared(using):
+                return True
+            if name in SHAPE_ONLY | _WEIGHS:
+                waiting += [(output.tensor, user) for output in using.outputs[:1]]
+    return plain_name(call.function) != "sub"
+
+
+_MOST_FOLLOWED = 8
+_SIZES = frozenset({"abs", "square", "pow", "norm", "vector_norm", "cosh", "relu", "maximum", "max"})
+_WEIGHS = frozenset({"mul", "div", "neg", "getitem", "mean", "sum", "where"})
 
 
 def _is_made(flow: Dataflow, row: int) -> bool:

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.numbers.zero_slopes import is_flat_everywhere
-from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule
+from gradviz.analysis.rules.bases.zero_gradient_rule import NEAREST, ZeroGradientRule
 from gradviz.graph.call_log import TensorUse
 
 
@@ -114,6 +114,11 @@ _WORDS = {
         "ctc_loss() has an infinite loss for every sample, and zero_infinity makes it 0, with its gradient",
         "no path fits a target into fewer frames than it has symbols: input_lengths are too small for it",
         "pass the number of frames that ctc_loss() gets for each sample, with every stride counted once",
+    ),
+    NEAREST: _Words(
+        "grid_sample() reads the nearest point of its image, and passes no gradient on to the grid",
+        "which point is the nearest only changes in jumps: the derivative by the grid is zero everywhere",
+        'read between the points: mode="bilinear"',
     ),
     "grid_sample": _Words(
         "grid_sample() reads nothing of its image: all points of the grid lie outside of -1 to 1",
