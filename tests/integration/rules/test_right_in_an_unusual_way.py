@@ -1,4 +1,4 @@
-"""Programs that are right and look like faults: trainings that are resumed, layers that open later, several settings."""
+"""Programs that are right and look like faults: resumed trainings, layers that open later, several settings."""
 
 from __future__ import annotations
 
