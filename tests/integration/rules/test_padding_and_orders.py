@@ -187,6 +187,8 @@ WITHOUT_PADDING = (
     "x = embed(ids)\n    q = middle.bias.expand(16, 1, 12)\n"
     "    h = F.scaled_dot_product_attention(q, middle(x), x, real[:, None])[:, 0]",
     "x = embed(ids.flip(1))\n    x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)\n    h = x[:, -1]",
+    "x = F.layer_norm(embed(ids), (12,))\n    h = x[:, 0]\n    for t in range(1, x.shape[1]):\n"
+    "        h = torch.where((ids[:, t] != 0)[:, None], torch.logaddexp(h, x[:, t]), h)",
     "x = embed(ids)\n    x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)\n"
     "    h = x[torch.arange(16), real.sum(1) - 1]",
     "x = embed(ids)\n    x = x + F.scaled_dot_product_attention(x, x, x, is_causal=True)\n"

@@ -228,6 +228,15 @@ def test_a_loop_that_makes_the_model_anew_makes_no_optimizer_anew(loop: str, is_
     assert ("optimizer_made_anew" in causes(HEAD + SETTINGS.format(loop=loop), tmp_path)) == is_told
 
 
+def test_a_loop_of_the_same_function_that_makes_the_model_anew_is_left_out(tmp_path: Path) -> None:
+    script = SETTINGS.replace("for weight in (0.5, 1.0):\n    run(weight)", "").replace(
+        "def run(weight):", "for weight in dict(low=0.5, high=1.0).values():"
+    )
+    assert "optimizer_made_anew" not in causes(
+        HEAD + script.format(loop="for number, (x, y) in enumerate(tasks()):"), tmp_path
+    )
+
+
 @pytest.mark.parametrize(
     ("schedule", "step", "calls"),
     [

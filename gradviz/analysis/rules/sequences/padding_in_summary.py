@@ -248,10 +248,20 @@ def _read_of_last(case: Case, row: int, tensor: int, axis: int) -> int | None:
         picked = flow.log.calls[reader].outputs
         if not picked or not picked[0].requires_grad or index_of_read(flow, reader) != last:
             continue
+        if _reads_others(flow, reader):
+            continue
         until = case.histories.backward_after(reader)
         if until is not None and until in flow.descendants(picked[0].tensor, reader, until + 1, live=True):
             return reader
     return None
+
+
+def _reads_others(flow: Dataflow, reader: int) -> bool:
+    """Whether the line reads other positions as well, as a loop over all of them does, which may leave some out."""
+    call = flow.log.calls[reader]
+    users = flow.users(call.inputs[0].tensor)
+    read = {index_of_read(flow, each) for each in users if flow.log.calls[each].call_site == call.call_site}
+    return len(read) > 1
 
 
 def _may_hide(call: Call, name: str) -> bool:

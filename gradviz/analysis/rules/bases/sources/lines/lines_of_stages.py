@@ -66,9 +66,15 @@ def is_made_for_each_thing(case: Case, call: int, parameter: int) -> bool:
         lines = case.capture.sources.get(line.file, {})
         if line.line in lines:
             tree, is_known = tree_of(lines), True
-            found += [(tree, loop) for loop in loops_at(tree, line.line, called)]
+            inside = {number for file, number in beside if file == line.file}
+            loops = loops_at(tree, line.line, called)
+            found += [(tree, loop) for loop in loops if not _repeats_one_of(loop, inside)]
         called = function_of(line).rpartition(".")[2]
     return goes_through_things(*found[0]) if len(found) == 1 else is_known and not found
+
+
+def _repeats_one_of(loop: Loop | ast.comprehension, lines: set[int]) -> bool:
+    return isinstance(loop, LOOPS) and any(loop.lineno <= line <= last_line(loop) for line in lines)
 
 
 def loops_at(tree: SourceTree, line: int, called: str) -> list[Loop | ast.comprehension]:
