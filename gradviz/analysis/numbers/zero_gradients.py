@@ -7,6 +7,7 @@ from functools import cache, cached_property, partial
 from math import log, prod, sqrt
 from typing import Literal
 
+from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.call_words import is_in_library, plain_name
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
@@ -422,8 +423,11 @@ class ZeroGradients:
         return any(not flow.log.calls[origin.call].inputs for origin in origins)
 
     def _will_move(self, use: TensorUse, origin: Origin) -> bool:
-        """Whether the zero is a weight that gets a gradient itself: after a step it is no longer zero."""
+        """Whether the zero is a weight that gets a gradient itself: after a step it is no longer zero. Or whether
+        ``autograd.grad()`` asks for its own gradient: how the result would follow if it were not zero."""
         flow = self._flow
+        if use.is_live_leaf and any(is_gradient(flow.log.calls[row]) for row in flow.users(use.tensor)):
+            return True
         tensors = {*flow.sharing_memory(use.tensor), *flow.sharing_memory(origin.tensor)}
         names = {name for tensor in tensors for name in flow.log.tensors[tensor].names}
         return any(

@@ -143,7 +143,55 @@ for step in range(8):
 """
     + TRAIN
 )
+QUERIES = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.drop = nn.Linear(2, 16), nn.Linear(16, 3), nn.Dropout(0.3)
+    def forward(self, x):
+        return self.two(self.drop(F.relu(self.one(x))))
+x, y = torch.randn(200, 2), torch.randint(0, 3, (200,))
+known = torch.arange(200) < 20
+for turn in range(3):
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for step in range(6):
+        rows = torch.randint(int(known.sum()), (16,))
+        loss = F.cross_entropy(net(x[known][rows]), y[known][rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    net.eval()
+    net.drop.train()
+    with torch.no_grad():
+        answers = torch.stack([net(x).softmax(1) for _ in range(8)])
+    net.eval()
+    known[answers.std(0).sum(1).topk(20).indices] = True
+"""
+WEIGHED = (
+    """
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def weights(x, y, clean, wanted):
+    params = {name: p.detach().requires_grad_() for name, p in net.named_parameters()}
+    moved = torch.zeros(len(x), requires_grad=True)
+    losses = F.cross_entropy(torch.func.functional_call(net, params, (x,)), y, reduction="none")
+    grads = torch.autograd.grad((moved * losses).sum(), list(params.values()), create_graph=True)
+    ahead = {name: p - 0.1 * grad for (name, p), grad in zip(params.items(), grads)}
+    score = F.cross_entropy(torch.func.functional_call(net, ahead, (clean,)), wanted)
+    weight = (-torch.autograd.grad(score, moved)[0]).clamp(min=0)
+    return weight / weight.sum() if weight.sum() > 0 else weight
+for step in range(6):
+    x, clean = torch.randn(100, 4), torch.randn(100, 4)
+    y, wanted = x[:, :3].argmax(1), clean[:, :3].argmax(1)
+    weight = weights(x, y, clean, wanted)
+    loss = (weight * F.cross_entropy(net(x), y, reduction="none")).sum()
+"""
+    + TRAIN
+)
 PROGRAMS = {
+    "answers under several dropout masks that choose samples": QUERIES,
+    "weights of samples by the gradient at zero": WEIGHED,
     "a motor that follows what a policy asks of it": CART,
     "a training that is left before the end of its schedule": SCHEDULE,
     "two models of a class, of which one needs a part": MODELS,

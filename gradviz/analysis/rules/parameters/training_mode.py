@@ -84,6 +84,8 @@ class TrainingMode(Rule):
                 continue
             # A teacher may be a part of what trains: the outermost module that nothing trains.
             finished = next((scope for scope in reversed(around) if self._is_finished(case, row, scope)), None)
+            if finished is not None and _is_average(case, row, outermost):
+                continue
             if (
                 finished is not None
                 and finished != outermost
@@ -119,9 +121,7 @@ class TrainingMode(Rule):
         members = flow.rows_inside(outermost)
         own = {use.tensor for number in members for use in flow.log.calls[number].inputs}
         is_trained = not own.isdisjoint(histories.trained & histories.reached)
-        since, end = flow.step_before(row), next((step for step in histories.steps if step > row), len(flow.log.calls))
-        is_average = gets_input_again(flow, outermost, members, range(since, end))
-        return is_trained and not is_average and not self._goes_into_a_loss(case, row)
+        return is_trained and not _is_average(case, row, outermost) and not self._goes_into_a_loss(case, row)
 
     def _of_evaluation(self, case: Case, row: int, outermost: int) -> Finding:
         flow = case.dataflow
@@ -249,6 +249,15 @@ class TrainingMode(Rule):
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
+
+
+def _is_average(case: Case, row: int, outermost: int) -> bool:
+    """Whether a module gets the same input several times between two steps: its answers under several dropout masks
+    are averaged."""
+    flow = case.dataflow
+    since = flow.step_before(row)
+    end = next((step for step in case.histories.steps if step > row), len(flow.log.calls))
+    return gets_input_again(flow, outermost, flow.rows_inside(outermost), range(since, end))
 
 
 def _model_around(flow: Dataflow, row: int, scope: int) -> int:
