@@ -76,6 +76,21 @@ class CallIndex:
                 yield row, call
                 waiting += [(use.tensor, row) for use in onward(call)]
 
+    def users_below(
+        self, tensor: int, after: int, at_most: int, onward: Callable[[Call], bool]
+    ) -> Iterator[tuple[int, int, Call]]:
+        """The calls that used the tensor after a row, each with the tensor that it took and its row; then those that
+        used the first result of the calls that `onward` accepts; and so on."""
+        waiting, seen = [(tensor, after)], set[int]()
+        while waiting and len(seen) <= at_most:
+            tensor, after = waiting.pop()
+            for row in self.users(tensor, after):
+                call = self.log.calls[row]
+                yield tensor, row, call
+                if row not in seen and call.outputs and onward(call):
+                    seen.add(row)
+                    waiting.append((call.outputs[0].tensor, row))
+
     def users(self, tensor: int, after: int | None = None) -> tuple[int, ...]:
         """Calls that used the tensor, oldest first, only those after the row `after`."""
         rows = self._users.get(tensor, [])

@@ -163,21 +163,19 @@ def _role_of(case: Case, tensor: int, row: int) -> tuple[str, Severity]:
 def _gives_frequencies(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether only sines and cosines are taken of its products with data: random Fourier features stay as they were
     drawn (Rahimi and Recht 2007)."""
-    until, waiting, is_found = flow.next_of_kind("backward", row), [(tensor, row - 1)], False
-    for _ in range(_MAX_CALLS):
-        if not waiting:
-            break
-        made, after = waiting.pop()
-        for user in flow.users(made, after):
-            call = flow.log.calls[user]
-            if user >= until or call.kind != "operation":
-                continue
+    until, is_found = flow.next_of_kind("backward", row), False
+    for _, user, call in flow.users_below(tensor, row - 1, _MAX_CALLS, _is_linear):
+        if user < until and call.kind == "operation":
             is_wave = plain_name(call.function) in _WAVES
-            if not is_wave and (plain_name(call.function) not in _LINEAR or call.live_inputs):
+            if not is_wave and not _is_linear(call):
                 return False
             is_found |= is_wave
-            waiting += [] if is_wave else [(output.tensor, user) for output in call.outputs[:1]]
-    return is_found and not waiting
+    return is_found
+
+
+def _is_linear(call: Call) -> bool:
+    """Whether a call computes with data, and without trained values, what is linear in a tensor."""
+    return plain_name(call.function) in _LINEAR and not call.live_inputs
 
 
 _WAVES = frozenset({"sin", "cos"})

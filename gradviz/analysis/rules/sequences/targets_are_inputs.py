@@ -34,6 +34,7 @@ from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
 from gradviz.analysis.rules.bases.sequences.stacked_windows import stacked_target_read
 from gradviz.analysis.rules.bases.sources.loops.window_lines import TargetInWindow, targets_in_windows
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.graph.call_log import Call
 
 
 class TargetsAreInputs(Rule):
@@ -295,19 +296,14 @@ _STEPS_EXAMINED = 4
 def _is_comparison(flow: Dataflow, row: int) -> bool:
     """Whether a loss is made of a difference; the motor of ``m + rate * (u - m)`` compares nothing."""
     call = flow.log.calls[row]
-    waiting = [(output.tensor, row) for output in call.outputs[:1]] if plain_name(call.function) == "sub" else []
-    for _ in range(_MOST_FOLLOWED):
-        if not waiting:
-            break
-        tensor, after = waiting.pop()
-        for user in flow.users(tensor, after):
-            using = flow.log.calls[user]
-            name = plain_name(using.function)
-            if name in _SIZES or is_squared(using):
-                return True
-            if name in SHAPE_ONLY | _WEIGHS:
-                waiting += [(output.tensor, user) for output in using.outputs[:1]]
-    return plain_name(call.function) != "sub"
+    if plain_name(call.function) != "sub" or not call.outputs:
+        return True
+    below = flow.users_below(call.outputs[0].tensor, row, _MOST_FOLLOWED, _weighs)
+    return any(plain_name(using.function) in _SIZES or is_squared(using) for _, _, using in below)
+
+
+def _weighs(call: Call) -> bool:
+    return plain_name(call.function) in SHAPE_ONLY | _WEIGHS
 
 
 _MOST_FOLLOWED = 8

@@ -134,17 +134,12 @@ def _counts(flow: Dataflow, row: int, call: Call) -> bool:
     is_ones = values is not None and _is_one(values.minimum) and _is_one(values.maximum)
     if not (_is_one(number) if number is not None else is_ones and not _is_index(flow, source)):
         return False
-    waiting, seen = [(output.tensor, row) for output in call.outputs[:1]], set[int]()
-    while waiting and len(seen) < _MAX_AROUND:
-        tensor, made = waiting.pop()
-        for user in flow.users(tensor, made):
-            using = flow.log.calls[user]
-            if using.inputs[-1].tensor == tensor and _divides(using):
-                return True
-            if user not in seen and using.kind == "operation" and plain_name(using.function) in _KEEPS_COUNTS:
-                seen.add(user)
-                waiting += [(output.tensor, user) for output in using.outputs[:1]]
-    return False
+    below = flow.users_below(call.outputs[0].tensor, row, _MAX_AROUND, _keeps_counts) if call.outputs else ()
+    return any(using.inputs[-1].tensor == tensor and _divides(using) for tensor, _, using in below)
+
+
+def _keeps_counts(call: Call) -> bool:
+    return call.kind == "operation" and plain_name(call.function) in _KEEPS_COUNTS
 
 
 def _number_written(call: Call) -> object:
