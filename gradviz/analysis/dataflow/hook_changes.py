@@ -134,8 +134,16 @@ class Hooks:
 
     def is_of_grad(self, definition: Definition) -> bool:
         """Whether a hook was only registered to run when ``.grad`` is complete: it may change that in place."""
-        names = {call.function for call in self._log.calls if self._definition(call) == definition}
-        return names == {_REGISTER_ON_GRAD}
+        return self._registered_by.get(definition) == {_REGISTER_ON_GRAD}
+
+    @cached_property
+    def _registered_by(self) -> dict[Definition, set[str]]:
+        """By hook: the functions that registered it."""
+        found: dict[Definition, set[str]] = defaultdict(set)
+        for call in self._log.calls:
+            if (definition := self._definition(call)) is not None:
+                found[definition].add(call.function)
+        return dict(found)
 
     def _of_module(self, path: str | None) -> tuple[Definition, ...]:
         return tuple(dict.fromkeys(found for where, found in self._on_modules if path is None or where == path))

@@ -112,18 +112,16 @@ def is_not_chosen(case: Case, group: UnusedParameters) -> bool:
 def is_used_by_another_model(case: Case, group: UnusedParameters) -> bool:
     """Whether another model of the same class computes with its own: a program that compares settings makes one model
     for each, with parts that only some of them need."""
-    return all(any(True for _ in _used_likes(case, number)) for number in group.tensors)
-
-
-def _used_likes(case: Case, number: int) -> Iterator[int]:
-    """Parameters with the same path in other models, made by the same line, that are used in a forward."""
     histories = case.histories
-    path = histories.name(number).partition(".")[2]
-    made = location_of_line(histories.line_where_made(number))
-    for other in histories.log.parameters if path and made is not None else ():
-        is_alike = other != number and histories.name(other).partition(".")[2] == path
-        if is_alike and location_of_line(histories.line_where_made(other)) == made and histories.forward_uses(other):
-            yield other
+    used = {_place(case, number) for number in histories.log.parameters if histories.forward_uses(number)} - {None}
+    return all(_place(case, number) in used for number in group.tensors)
+
+
+def _place(case: Case, number: int) -> tuple[str, Location] | None:
+    """The path of a parameter in its model, and the line that made it, which parameters of other models share."""
+    path = case.histories.name(number).partition(".")[2]
+    made = location_of_line(case.histories.line_where_made(number))
+    return (path, made) if path and made is not None else None
 
 
 def _has_chosen_sibling(case: Case, number: int) -> bool:

@@ -58,7 +58,8 @@ def _are_compared(case: Case, one: int, other: int) -> bool:
     if backward is None or not other < backward or histories.backward_through(other) != backward:
         return False
     first, second = (_below(case, row, backward) for row in (one, other))
-    joined = next((row for row in first if row in set(second)), None)
+    of_both = {*first} & {*second}
+    joined = min(of_both, default=None)
     if joined is not None and plain_name(flow.log.calls[joined].function) in _JOINS:
         inputs = _inputs_below(case, joined, first, one), _inputs_below(case, joined, second, other)
         alike = [a for a in inputs[0] for b in inputs[1] if a.tensor != b.tensor and _same_values(case, a, b, joined)]
