@@ -65,9 +65,11 @@ def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
         if len({flow.step_before(row) for row in rows}) < _MIN_STEPS or not _have_equal_sides(flow, rows):
             continue
         # Of some steps, what ran without gradients was not recorded.
-        rows = [row for row in rows if all(flow.is_made(use.tensor, row) for use in flow.log.calls[row].inputs)] or rows
-        found = [_reference(histories, row) for row in rows[-_MOST_COMPARED:]]
-        if None not in found and found[-1] is not None and _is_in_a_loss(histories, rows[-1]):
+        known = [
+            row for row in rows if all(flow.is_made(use.tensor, row) for use in flow.log.calls[row].inputs)
+        ] or rows
+        found = [_reference(histories, row) for row in known[-_MOST_COMPARED:]]
+        if None not in found and found[-1] is not None and _is_in_a_loss(histories, known[-1]):
             made, both = found[-1]
             first, second = both.rows[0]
             line, other_line = _own_line(flow, second, first), _own_line(flow, first, second)
@@ -75,7 +77,7 @@ def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
             kept = _line_that_kept(flow, second)
             is_adapted = len(trained) < len(both.parameters)
             yield OwnReference(
-                rows[-1], made, kept or line, other_line, len(rows), trained, kept is not None, is_adapted
+                known[-1], made, kept or line, other_line, len(rows), trained, kept is not None, is_adapted
             )
 
 
