@@ -103,8 +103,10 @@ class GraphBuilder:
         self.constants.append(Constant(tensor=facts(*shape), kind=kind, names=(name,)))  # type: ignore[arg-type]
         return len(self.constants) - 1
 
-    def scope(self, path: str, class_name: str, parent: int | None = None, *, parameter_count: int = 0) -> int:
-        call = sum(known.path == path for known in self.scopes[-50:])
+    def scope(
+        self, path: str, class_name: str, parent: int | None = None, *, parameter_count: int = 0, earlier_calls: int = 0
+    ) -> int:
+        call = earlier_calls + sum(known.path == path for known in self.scopes[-50:])
         self.scopes.append(ModuleScope(path, class_name, parent, call, parameter_count))
         return len(self.scopes) - 1
 

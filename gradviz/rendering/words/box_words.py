@@ -28,9 +28,14 @@ def box_title(facts: SubjectFacts, item: Item) -> str:
         return first if first == last else f"{first} … {last}"
     if scopes[item.scope].kind != "module":
         return first  # A recording does not distinguish calls of one function.
-    call, around_it = scopes[item.scope].call, facts.enclosing_scope(item)
-    is_said_around = around_it is not None and scopes[around_it].call == call
-    return f"{first} (call {call + 1})" if call and not is_said_around else first
+    scope, around_it = scopes[item.scope], facts.enclosing_scope(item)
+    is_said_around = around_it is not None and scopes[around_it].call == scope.call
+    return first if is_said_around else f"{first}{_which_call(facts, scope)}"
+
+
+def _which_call(facts: SubjectFacts, scope: ModuleScope) -> str:
+    """`` (call 2)`` if the graph has several calls of a module; others may have run before, as in an evaluation."""
+    return f" (call {scope.call + 1})" if scope.call and facts.calls_in_graph[scope.path] > 1 else ""
 
 
 def box_path(facts: SubjectFacts, item: Item) -> str:
@@ -41,8 +46,7 @@ def box_path(facts: SubjectFacts, item: Item) -> str:
     if scope.kind != "module":
         return box_title(facts, item)
     if item.last_scope is None:
-        is_one_of_several = scope.call and facts.calls_in_graph[scope.path] > 1
-        return f"{scope.path} (call {scope.call + 1})" if is_one_of_several else scope.path
+        return f"{scope.path}{_which_call(facts, scope)}"
     last = facts.graph.scopes[item.last_scope].path
     return scope.path if last == scope.path else f"{scope.path} … {_last_parts(last, scope.path)}"
 

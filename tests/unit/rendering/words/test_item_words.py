@@ -251,6 +251,13 @@ def test_the_second_call_of_a_module_says_so() -> None:
     assert [text.title for text in texts_of(builder.build(), depth=0)] == ["x", "act", "act (call 2)", "loss"]
 
 
+def test_the_only_call_of_a_module_in_a_graph_has_no_number_though_others_ran_before() -> None:
+    builder = GraphBuilder()
+    net = builder.scope("net", "Net", earlier_calls=2)
+    builder.root(builder.operation("Sin", builder.leaf("x", kind="input"), scope=net))
+    assert [text.title for text in texts_of(builder.build(), depth=0)] == ["x", "net", "loss"]
+
+
 def test_a_folded_box_says_what_is_special_inside() -> None:
     builder = GraphBuilder()
     scope = builder.scope("net", "Net", parameter_count=85_056_000)
