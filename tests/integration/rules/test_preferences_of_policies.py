@@ -118,3 +118,29 @@ def test_a_dropout_of_nothing_draws_nothing(tmp_path: Path) -> None:
 def test_a_copy_and_other_dropout_masks_differ(share: str, copy: str, tmp_path: Path) -> None:
     found = alarms(HEAD + KEPT.format(share=share, copy=copy) + TRAIN, tmp_path)
     assert "ratio_always_one" not in [each.cause for each in found]
+
+
+LONG = """
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.rnn, self.out = nn.Embedding(12, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 12)
+    def score(self, ids):
+        h, _ = self.rnn(self.emb(ids[:, :-1]))
+        return F.log_softmax(self.out(h), -1).gather(-1, ids[:, 1:, None]).squeeze(-1).sum(-1)
+policy = Policy()
+optimizer = torch.optim.Adam(policy.parameters(), lr=1e-3)
+reference = policy
+@torch.no_grad()
+def scores(good, bad):
+    return reference.score(good), reference.score(bad)  # HERE
+for step in range(120):
+    good, bad = torch.randint(0, 12, (32, 8)), torch.randint(0, 6, (32, 8))
+    a, b = policy.score(good), policy.score(bad)
+    c, d = scores(good, bad)
+    loss = -F.logsigmoid(0.5 * ((a - c) - (b - d))).mean()
+"""
+
+
+def test_a_reference_is_told_where_some_of_its_forwards_are_not_recorded(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + LONG + TRAIN, "ratio_always_one", tmp_path)

@@ -147,29 +147,43 @@ QUERIES = """
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.one, self.two, self.drop = nn.Linear(2, 16), nn.Linear(16, 3), nn.Dropout(0.3)
+        self.one, self.two, self.three = nn.Linear(2, 16), nn.Linear(16, 16), nn.Linear(16, 3)
+        self.first, self.second = nn.Dropout(0.3), nn.Dropout(0.3)
     def forward(self, x):
-        return self.two(self.drop(F.relu(self.one(x))))
-x, y = torch.randn(200, 2), torch.randint(0, 3, (200,))
-known = torch.arange(200) < 20
-for turn in range(3):
-    net = Net()
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-    for step in range(6):
-        rows = torch.randint(int(known.sum()), (16,))
-        loss = F.cross_entropy(net(x[known][rows]), y[known][rows])
+        h = self.first(F.relu(self.one(x)))
+        return self.three(self.second(F.relu(self.two(h))))
+def answers(model, x, passes=8):
+    model.eval()
+    for layer in model.modules():
+        if isinstance(layer, nn.Dropout):
+            layer.train()
+    with torch.no_grad():
+        found = torch.stack([model(x).softmax(1) for _ in range(passes)])
+    model.eval()
+    return found
+def train(x, y, steps=30):
+    model = Net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model.train()
+    for step in range(steps):
+        rows = torch.randint(len(x), (32,))
+        loss = F.cross_entropy(model(x[rows]), y[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    net.eval()
-    net.drop.train()
-    with torch.no_grad():
-        answers = torch.stack([net(x).softmax(1) for _ in range(8)])
-    net.eval()
-    known[answers.std(0).sum(1).topk(20).indices] = True
+    model.eval()
+    return model
+def choose(x, y, turns=6):
+    known = torch.zeros(len(x), dtype=torch.bool)
+    known[torch.randperm(len(x))[:20]] = True
+    for turn in range(turns):
+        model = train(x[known], y[known])
+        free = (~known).nonzero().squeeze(1)
+        chosen = free[answers(model, x[free]).std(0).sum(1).topk(30).indices]
+        known[chosen] = True
+choose(torch.randn(300, 2), torch.randint(0, 3, (300,)))
 """
-WEIGHED = (
-    """
+WEIGHED = """
 net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 def weights(x, y, clean, wanted):
@@ -180,18 +194,55 @@ def weights(x, y, clean, wanted):
     ahead = {name: p - 0.1 * grad for (name, p), grad in zip(params.items(), grads)}
     score = F.cross_entropy(torch.func.functional_call(net, ahead, (clean,)), wanted)
     weight = (-torch.autograd.grad(score, moved)[0]).clamp(min=0)
-    return weight / weight.sum() if weight.sum() > 0 else weight
-for step in range(6):
-    x, clean = torch.randn(100, 4), torch.randn(100, 4)
-    y, wanted = x[:, :3].argmax(1), clean[:, :3].argmax(1)
-    weight = weights(x, y, clean, wanted)
-    loss = (weight * F.cross_entropy(net(x), y, reduction="none")).sum()
+    return weight / weight.sum()
+def fit():
+    for step in range(12):
+        x, clean = torch.randn(100, 4), torch.randn(100, 4)
+        y, wanted = x[:, :3].argmax(1), clean[:, :3].argmax(1)
+        weight = weights(x, y, clean, wanted)
+        loss = (weight * F.cross_entropy(net(x), y, reduction="none")).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+fit()
 """
-    + TRAIN
-)
+SCORED = """
+class Denoiser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(3, 16), nn.SiLU(), nn.Linear(16, 2))
+    def forward(self, x, t):
+        t = t[:, None]
+        return 0.49 / (t ** 2 + 0.49) * x + 0.7 * t / (t ** 2 + 0.49).sqrt() * self.net(torch.cat([x, t.log()], 1))
+net = Denoiser()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+noise = torch.randn(64, 2)
+@torch.no_grad()
+def quality():
+    return (net(6.0 * noise, torch.full((64,), 6.0)) - 1).square().mean().item()
+def train(total=160):
+    print(quality())
+    for step in range(total):
+        grid = (0.02 ** (1 / 7) + torch.arange(8) / 7 * (6.0 ** (1 / 7) - 0.02 ** (1 / 7))) ** 7
+        i = torch.randint(7, (32,))
+        low, high = grid[i], grid[i + 1]
+        x, eps = torch.randn(32, 2), torch.randn(32, 2)
+        student = net(x + high[:, None] * eps, high)
+        with torch.no_grad():
+            target = net(x + low[:, None] * eps, low)
+        loss = ((student - target).square().sum(1) / (high - low)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 20 == 19:
+            print(quality())
+train()
+"""
 PROGRAMS = {
     "answers under several dropout masks that choose samples": QUERIES,
     "weights of samples by the gradient at zero": WEIGHED,
+    "noise that only scores a model": SCORED,
     "a motor that follows what a policy asks of it": CART,
     "a training that is left before the end of its schedule": SCHEDULE,
     "two models of a class, of which one needs a part": MODELS,

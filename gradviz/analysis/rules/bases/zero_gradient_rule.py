@@ -144,7 +144,7 @@ def _operation(case: Case, zero: ZeroGradient) -> str:
     return rounding if operation == "div" and isinstance(rounding, str) else operation
 
 
-NEAREST = "grid_sample of mode nearest"
+NEAREST = "nearest grid_sample"
 """What ``grid_sample()`` is called where it reads single points."""
 
 

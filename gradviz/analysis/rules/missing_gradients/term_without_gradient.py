@@ -174,13 +174,15 @@ def _is_of_a_symmetric_formula(case: Case, term: DataTerm) -> bool:
     """Whether one statement calls a function several times, once for each pair of the same things, as in
     ``cost(x, y) - 0.5 * cost(x, x) - 0.5 * cost(y, y)``: what only data go into takes the bias out of the value."""
     flow = case.dataflow
-    for row in flow.ancestors(term.tensor, term.made + 1, flow.step_before(term.made)):
-        for inner, outer in pairwise(callers(flow, row)):
-            tree = own_tree(case, outer.file)
-            statement = None if tree is None else tree.statement_at(outer.line)
-            called = function_of(inner).rpartition(".")[2]
-            if statement is not None and _takes_each_thing_twice(statement, called):
-                return True
+    rows = flow.ancestors(term.tensor, term.made + 1, flow.step_before(term.made))
+    calls = {
+        (outer.file, outer.line, function_of(inner)) for row in rows for inner, outer in pairwise(callers(flow, row))
+    }
+    for file, line, function in calls:
+        tree = own_tree(case, file)
+        statement = None if tree is None else tree.statement_at(line)
+        if statement is not None and _takes_each_thing_twice(statement, function.rpartition(".")[2]):
+            return True
     return False
 
 

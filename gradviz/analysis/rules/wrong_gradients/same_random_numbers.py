@@ -239,7 +239,7 @@ def _is_of_trained(case: Case, use: TensorUse, row: int) -> bool:
     calls = [flow.log.calls[each] for each in flow.ancestors(use.tensor, row, flow.step_before(row))]
     made = {result.tensor for call in calls for result in call.outputs}
     taken = {given.tensor for call in calls for given in call.inputs} - made
-    return use.requires_grad and (taken or {use.tensor}) <= set(case.histories.trained)
+    return use.requires_grad and (taken or {use.tensor}) <= case.histories.trained
 
 
 def _takes_new_data(case: Case, draw: int, backward: int) -> bool:

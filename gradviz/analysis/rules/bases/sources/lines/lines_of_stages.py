@@ -61,20 +61,20 @@ def is_made_for_each_thing(case: Case, call: int, parameter: int) -> bool:
     made = first_writes(case.dataflow, parameter, call)
     beside = {(line.file, line.line) for line in callers(case.dataflow, made[0])} if made else set()
     for line in callers(case.dataflow, call):
-        if (line.file, line.line) in beside:
-            break
         lines = case.capture.sources.get(line.file, {})
         if line.line in lines:
             tree, is_known = tree_of(lines), True
             inside = {number for file, number in beside if file == line.file}
             loops = loops_at(tree, line.line, called)
-            found += [(tree, loop) for loop in loops if not _repeats_one_of(loop, inside)]
+            found += [(tree, loop) for loop in loops if not _repeats_one_of(tree, loop, inside)]
         called = function_of(line).rpartition(".")[2]
     return goes_through_things(*found[0]) if len(found) == 1 else is_known and not found
 
 
-def _repeats_one_of(loop: Loop | ast.comprehension, lines: set[int]) -> bool:
-    return isinstance(loop, LOOPS) and any(loop.lineno <= line <= last_line(loop) for line in lines)
+def _repeats_one_of(tree: SourceTree, loop: Loop | ast.comprehension, lines: set[int]) -> bool:
+    """Whether a loop, or the expression that goes through it, repeats one of some lines."""
+    around = tree.parent(loop) if isinstance(loop, ast.comprehension) else loop
+    return isinstance(around, ast.stmt | ast.expr) and any(around.lineno <= line <= last_line(around) for line in lines)
 
 
 def loops_at(tree: SourceTree, line: int, called: str) -> list[Loop | ast.comprehension]:
