@@ -355,6 +355,11 @@ class GradientEvents:
         row, clear, leaves = found[0]
         return DiscardedGradients(tuple(sorted(leaves)), len(found), len(known), row, clear)
 
+    def is_cleared_unused(self, backward: int) -> bool:
+        """Whether all gradients of trained leaves that a backward made are cleared before a step has used them."""
+        leaves = self._histories.reached_by[backward] & self.events.keys()
+        return bool(leaves) and all(self._next_use(leaf, backward) is not None for leaf in leaves)
+
     def _is_followed_by_unknown(self, row: int) -> bool:
         """Whether calls that may use the gradients of a backward, before the next one, are not in the log."""
         rows = self._flow.rows_of_kind("backward")

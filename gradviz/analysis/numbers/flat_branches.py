@@ -97,17 +97,29 @@ _BOTH = 2
 
 def _is_taken_off_itself(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether rounded values are subtracted from the same values, perhaps computed once more: the rest, such as the
-    distance of a point from its cell of a grid, has the gradient."""
+    distance of a point from its cell of a grid, has the gradient. Also ``x - length * round(x / length)``, the shortest
+    distance in a periodic box."""
     if plain_name(call.function) not in _ROUNDS or not call.outputs:
         return False
-    rounded, bounds = call.outputs[0].tensor, _bounds(flow, call.inputs[0].tensor, row)
-    takers = ((user, flow.log.calls[user]) for user in flow.users(rounded, row)[:_MAX_CALLS])
-    return bounds is not None and any(
-        use.requires_grad and use.tensor != rounded and _bounds(flow, use.tensor, user) == bounds
-        for user, later in takers
-        if plain_name(later.function) == "sub"
-        for use in later.inputs
+    taken = [(call.inputs[0].tensor, row)]
+    divided = flow.newest_producer(call.inputs[0].tensor, row)
+    if divided is not None and plain_name(flow.log.calls[divided].function) in _SCALES:
+        taken += [(use.tensor, divided) for use in flow.log.calls[divided].live_inputs]
+    bounds = {_bounds(flow, *each) for each in taken} - {None}
+    rounded = [(call.outputs[0].tensor, row)]
+    for user in flow.users(*rounded[0])[:_MAX_CALLS]:
+        if plain_name(flow.log.calls[user].function) in _SCALES:
+            rounded += [(use.tensor, user) for use in flow.log.calls[user].outputs]
+    return any(
+        use.requires_grad and use.tensor != tensor and _bounds(flow, use.tensor, user) in bounds
+        for tensor, since in rounded
+        for user in flow.users(tensor, since)[:_MAX_CALLS]
+        if plain_name(flow.log.calls[user].function) == "sub"
+        for use in flow.log.calls[user].inputs
     )
+
+
+_SCALES = frozenset({"mul", "div"})
 
 
 def _bounds(flow: Dataflow, tensor: int, row: int) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import log10
@@ -11,9 +12,11 @@ from typing import ClassVar, Literal
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.flow.gradient_flow import STEEP, FlowRow
+from gradviz.analysis.gradients.gradient_changes import changes_of_gradients
 from gradviz.analysis.numbers.growth import (
     Descent,
     Growth,
@@ -142,10 +145,11 @@ class SteepChain(Rule):
         if eps is not None:
             why, fix = _WHY_EPS.format(eps=eps), _FIX_EPS
         is_as_made = eps is not None or _is_recurrence_as_made(case, number, culprit)
+        is_bounded = self.symptom == "exploding" and _is_clipped(case, number)
         location = _line_to_change(case, number, culprit) or own_line
         return self.finding(
             self.verdict(culprit, whole),
-            severity="note" if is_as_made else self.severity,
+            severity="note" if is_as_made or is_bounded else self.severity,
             symptom=self.symptom,
             why=why,
             fix=fix,
@@ -238,6 +242,17 @@ def _large_eps(case: Case, number: int) -> float | None:
         if isinstance(eps, float) and eps > _USUAL_EPS:
             found.append(eps)
     return max(found, default=None)
+
+
+def _is_clipped(case: Case, number: int) -> bool:
+    """Whether the gradients of a graph are clipped before the next step: whoever does so knows how large they get."""
+    flow, row = case.dataflow, case.backward_calls.row_of(number)
+    steps = case.histories.steps
+    index = 0 if row is None else bisect_left(steps, row)
+    if row is None or index == len(steps):
+        return False
+    between = {call for call, _ in changes_of_gradients(flow) if row < call < steps[index]}
+    return any(is_clipping(flow, call) for call in between)
 
 
 _RECURRENT = frozenset({"RNN", "LSTM", "GRU", "RNNCell", "LSTMCell", "GRUCell"})

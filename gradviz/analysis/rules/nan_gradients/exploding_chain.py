@@ -12,7 +12,7 @@ class ExplodingChain(SteepChain):
     What it finds
     -------------
     A model in which the gradients between the layers near the input are at least a thousand times larger than near the
-    loss, because many operations in a row each make them larger.
+    loss, because many operations in a row each make them larger. It is a note where they are clipped before the step.
 
     Why it matters
     --------------

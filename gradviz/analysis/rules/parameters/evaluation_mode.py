@@ -24,7 +24,9 @@ class EvaluationMode(Rule):
     Backward calls that go through ``dropout`` with ``training=False``, and steps that follow: ``eval()`` was called,
     and ``train()`` was not called again before training. Batch normalization alone is only reported where dropout is in
     evaluation mode as well, or the model has none: people freeze its statistics on purpose. Programs that switch their
-    batch normalizations alone, by their class, are left alone.
+    batch normalizations alone, by their class, are left alone. So is a backward whose gradients no step uses before
+    they are cleared: those of a Fisher information, or of a map of what the model looks at, are measured in evaluation
+    mode on purpose.
 
     Why it matters
     --------------
@@ -62,6 +64,7 @@ class EvaluationMode(Rule):
             flow.log.calls[row].call_site: row
             for row in histories.reached_by
             if flow.log.calls[row].function.endswith(".backward") and flow.has_step_after(row)
+            if not case.gradient_events.is_cleared_unused(row)
         }
         last_steps = _last_steps(case)
         for backward in last.values():

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import LoggedOptimizer
@@ -24,7 +24,8 @@ class DecayOutweighs(Rule):
     Ten or more steps of ``AdamW`` or ``SGD`` in which learning rate times ``weight_decay`` takes more than 2 % of the
     weights away at each step; and of ``Adam`` and its like with a ``weight_decay`` of 0.1 or more, which they add to
     the gradient before they divide by its size (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019,
-    section 2): numbers of that size are meant for ``AdamW``. It is a note for a single matrix, as in ridge regression.
+    section 2): numbers of that size are meant for ``AdamW``. It is a note for a single matrix, as in ridge regression,
+    and where the same line makes optimizers with different decays, which a program compares.
 
     Why it matters
     --------------
@@ -68,7 +69,8 @@ class DecayOutweighs(Rule):
 
     def _finding(self, case: Case, number: int, group: int) -> Finding:
         flow = case.dataflow
-        optimizer, made = flow.log.optimizers[number], call_that_made_optimizer(flow, number)
+        optimizer = flow.log.optimizers[number]
+        is_meant = _is_of_one_matrix(flow, optimizer.groups[group]) or _is_one_of_several(flow, number)
         decay = f"weight_decay={optimizer.weight_decays[group]:g} of {optimizer_words(optimizer)}"
         if _adds_to_gradient(optimizer):
             message = (
@@ -91,11 +93,11 @@ class DecayOutweighs(Rule):
             fix = f"lower it: weight_decay={usual:g} is usual"
         return self.finding(
             message,
-            severity="note" if _is_of_one_matrix(flow, optimizer.groups[group]) else self.severity,
+            severity="note" if is_meant else self.severity,
             symptom="grad_wrong",
             why=why,
             fix=fix,
-            location=None if made is None else location_of_call(flow, made),
+            location=_line_of(flow, number),
             tensors=names_of(flow, sorted(optimizer.groups[group])),
             evidence={"steps": optimizer.steps},
         )
@@ -117,6 +119,24 @@ def _adds_to_gradient(optimizer: LoggedOptimizer) -> bool:
 def _is_of_one_matrix(flow: Dataflow, group: Iterable[int]) -> bool:
     """Whether a group may be that of a ridge regression, which a strong penalty is usual for."""
     return sum(len(shape_of(flow, tensor)) > 1 for tensor in group) <= 1
+
+
+def _is_one_of_several(flow: Dataflow, number: int) -> bool:
+    """Whether the line that made an optimizer made others with another decay, of which one is usual."""
+    line = _line_of(flow, number)
+    own = flow.log.optimizers[number]
+    return line is not None and any(
+        _line_of(flow, other) == line
+        for other, each in enumerate(flow.log.optimizers)
+        if each.class_name == own.class_name
+        and each.weight_decays != own.weight_decays
+        and _group_of_strong_decay(each) is None
+    )
+
+
+def _line_of(flow: Dataflow, number: int) -> Location | None:
+    made = call_that_made_optimizer(flow, number)
+    return None if made is None else location_of_call(flow, made)
 
 
 def _share(optimizer: LoggedOptimizer, group: int) -> float:

@@ -17,11 +17,18 @@
 ...     prune.l1_unstructured(layer, "weight", share)
 ...     learn(data)
 ... for k in range(settings.tasks):
-...     learn(k)'''.splitlines(), start=1)))
+...     learn(k)
+... parts, rates = [], [0.1, 0.01]
+... for k, part in enumerate(parts):
+...     learn(part)
+... for k, rate in enumerate(rates):
+...     learn(data)'''.splitlines(), start=1)))
 >>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (2, 4, 6, 8, 10)]
 [[True], [False], [False], [True], [True]]
 >>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (11, 12, 16, 18)]
 [[False], [True], [True], [True]]
+>>> [[goes_through_things(tree, loop) for loop in loops_at(tree, line, "learn")] for line in (21, 23)]
+[[True], [False]]
 """
 
 from __future__ import annotations
@@ -167,4 +174,6 @@ def _gone_through(tree: SourceTree, value: ast.expr, deep: int) -> Iterator[ast.
 
 
 def _are_numbers(value: ast.expr) -> bool:
-    return isinstance(value, _LITERALS) and all(isinstance(each, ast.Constant) for each in value.elts)
+    """Whether a list is written with numbers; not one that begins empty, and that something is put into later."""
+    elements = value.elts if isinstance(value, _LITERALS) else []
+    return bool(elements) and all(isinstance(each, ast.Constant) for each in elements)

@@ -1,0 +1,108 @@
+"""Programs that are right and look like faults: settings compared, gradients measured, distances in a periodic box."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+
+DECAYS = """
+def train(decay):
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3, weight_decay=decay)
+    for step in range(12):
+        x = torch.randn(16, 4)
+        loss = F.mse_loss(net(x), x[:, :1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+for decay in (0.0, 0.1, 5.0):
+    train(decay)
+"""
+TASKS = """
+tasks = []
+for k in range(3):
+    x = torch.randn(32, 4)
+    tasks.append((x, (x[:, k] > 0).long()))
+net = nn.Linear(4, 2)
+for k, (x, y) in enumerate(tasks):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.8)
+    for epoch in range(6):
+        b = torch.randperm(32)[:8]
+        loss = F.cross_entropy(net(x[b]), y[b])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+FISHER = """
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.1), nn.Linear(8, 3))
+def fisher(x):
+    net.eval()
+    found = {name: torch.zeros_like(p) for name, p in net.named_parameters()}
+    for row in x:
+        logits = net(row[None])
+        label = torch.distributions.Categorical(logits=logits.detach()).sample()
+        net.zero_grad()
+        F.cross_entropy(logits, label).backward()
+        for name, p in net.named_parameters():
+            found[name] += p.grad.square() / len(x)
+    net.zero_grad()
+    net.train()
+    return found
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for task in range(2):
+    for step in range(6):
+        x = torch.randn(16, 4)
+        loss = F.cross_entropy(net(x), x.argmax(1).clamp(max=2))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print({name: each.mean().item() for name, each in fisher(torch.randn(5, 4)).items()})
+"""
+SWING = """
+policy = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+for step in range(12):
+    state = torch.randn(8, 2)
+    loss = 0
+    for moment in range(30):
+        push = policy(state).squeeze(1)
+        speed = state[:, 1] + 0.5 * (state[:, 0] + push)
+        state = torch.stack([state[:, 0] + 0.5 * speed, speed], 1)
+        loss = loss + state.square().sum(1).log1p().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+    optimizer.step()
+"""
+BOX = (
+    """
+net = nn.Sequential(nn.Linear(6, 16), nn.SiLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+def energy(pos, length):
+    i, j = torch.triu_indices(4, 4, offset=1)
+    d = pos[:, i] - pos[:, j]
+    d = d - length * torch.round(d / length)
+    return torch.exp(-d.norm(dim=-1)).sum(-1)
+pos = (3 * torch.rand(32, 4, 3)).requires_grad_()
+forces = -torch.autograd.grad(energy(pos, 3.0).sum(), pos)[0]
+given = pos.detach()[:, :2].flatten(1)
+for step in range(12):
+    loss = F.mse_loss(net(given).squeeze(1), forces[:, 0, 0])
+"""
+    + TRAIN
+)
+PROGRAMS = {
+    "strengths of weight decay that are compared": DECAYS,
+    "an optimizer for each task of a list": TASKS,
+    "a Fisher information in evaluation mode": FISHER,
+    "a simulation whose gradients are clipped": SWING,
+    "the shortest distances in a periodic box": BOX,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_right_program_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert [(each.cause, each.message) for each in alarms(HEAD + PROGRAMS[name], tmp_path)] == []
