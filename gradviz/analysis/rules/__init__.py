@@ -175,6 +175,7 @@ from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
 from gradviz.analysis.rules.missing_gradients.only_last_counts import OnlyLastCounts
+from gradviz.analysis.rules.missing_gradients.prefix_matches_more import PrefixMatchesMore
 from gradviz.analysis.rules.missing_gradients.routed_without_weight import RoutedWithoutWeight
 from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
 from gradviz.analysis.rules.missing_gradients.state_cut_each_step import StateCutEachStep
@@ -772,6 +773,7 @@ RULES: tuple[type[Rule], ...] = (
     EndsOneStepLate,
     LevelsWalkedUpwards,
     SidesNotExchanged,
+    PrefixMatchesMore,
     NewLayerStaysRandom,
     DerivativeByScaledInput,
     RestoredByOtherColumn,

@@ -88,6 +88,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV990": (("write the result back: scores[users] = -", (("scores[users].fill_(-1e9)", "scores[users] = -1e9"),)),),
+    "GV976": (('compare with the dot behind the number: "blocks.1."', (('f"blocks.{i}"', 'f"blocks.{i}."'),)),),
     "GV975": (
         (
             "points = points[[0, 2, 1]]",

@@ -105,3 +105,25 @@ def test_a_text_that_is_in_no_name_is_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_texts_that_are_in_names_or_decide_nothing_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not alarms(MODEL + HEALTHY[name] + TRAIN, tmp_path)
+
+
+def test_a_model_that_is_gone_at_the_end_was_frozen_otherwise(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+def main():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    for name, p in model.named_parameters():
+        if "encoder" in name:
+            p.requires_grad = False
+    model[0].requires_grad_(False)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for step in range(4):
+        x = torch.randn(8, 4)
+        optimizer.zero_grad()
+        F.mse_loss(model(x), x[:, :1]).backward()
+        optimizer.step()
+main()
+"""
+    )
+    assert not alarms(script, tmp_path)

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.numbers.broken_gradient_words import BrokenGradientFacts
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
 from gradviz.analysis.numbers.value_words import values_in_words
+from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule
 from gradviz.graph.call_log import ValueFacts
 
@@ -74,6 +75,10 @@ class Overflow(BrokenGradientRule):
 
     def _finding(self, case: Case, broken: BrokenGradient) -> Finding:
         finding = super()._finding(case, broken)
+        made = None if broken.call is None else line_of_layer(case.dataflow, broken.call)
+        if BrokenGradientFacts(case, broken).operation == _CTC and made is not None:
+            # The argument that helps is given where the module is made.
+            return replace(finding, location=location_of_line(made), symptom_location=finding.location)
         kernel = None if broken.call is None else _underflowed_kernel(case.dataflow, broken.call)
         if kernel is None:
             return finding

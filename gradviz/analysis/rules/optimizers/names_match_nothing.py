@@ -90,9 +90,9 @@ class NamesMatchNothing(Rule):
         return None
 
     def _of_frozen(self, case: Case, file: str, condition: ConditionOnNames, missing: list[Text]) -> Finding | None:
-        tensors = case.dataflow.log.tensors
         is_any_frozen = any(
-            tensor.role == "parameter" and tensor.end is not None and not tensor.end.requires_grad for tensor in tensors
+            tensor.role == "parameter" and not case.histories.requires_grad_at_last(number)
+            for number, tensor in enumerate(case.dataflow.log.tensors)
         )
         if not condition.freezes or len(missing) < len(condition.texts) or is_any_frozen:
             return None

@@ -64,12 +64,24 @@ def conditions_on_names(tree: SourceTree) -> Iterator[ConditionOnNames]:
                     yield ConditionOnNames(_in_order(texts), freezes and _always_runs(tree, node))
 
 
+def loops_over_names(tree: SourceTree) -> Iterator[tuple[str, ast.AST]]:
+    """The loops and comprehensions over the names of parameters or modules, each with the variable for the name."""
+    for node in tree.nodes:
+        loops = [node] if isinstance(node, ast.For) else getattr(node, "generators", [])
+        for loop in loops:
+            if _is_over_names(loop.iter, _NAMED) and _name_in(loop.target):
+                yield _name_in(loop.target), node
+
+
+_NAMED = ("named_parameters", "named_modules", "named_children")
+
+
 def _in_order(texts: list[Text]) -> tuple[Text, ...]:
     return tuple(sorted(texts, key=lambda each: each.line))
 
 
-def _is_over_names(iterated: ast.expr) -> bool:
-    return any(called_name(each) == "named_parameters" for each in ast.walk(iterated))
+def _is_over_names(iterated: ast.expr, methods: tuple[str, ...] = ("named_parameters",)) -> bool:
+    return any(called_name(each) in methods for each in ast.walk(iterated))
 
 
 def _name_in(target: ast.expr) -> str:

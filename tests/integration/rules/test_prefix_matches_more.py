@@ -1,0 +1,84 @@
+"""Layers that are frozen, or trained, because the beginning of a name matches their number as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+
+MODEL = """
+class Encoder(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.embed = nn.Linear(4, 4)
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(depth))
+    def forward(self, x):
+        x = self.embed(x)
+        for block in self.blocks:
+            x = x + torch.tanh(block(x))
+        return x
+class Tagger(nn.Module):
+    def __init__(self, depth=12):
+        super().__init__()
+        self.encoder, self.head = Encoder(depth), nn.Linear(4, 1)
+    def forward(self, x):
+        return self.head(self.encoder(x))
+model = Tagger()
+"""
+STEPS = """
+optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01)
+for step in range(4):
+    x = torch.randn(8, 4)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), x[:, :1]).backward()
+    optimizer.step()
+"""
+COUNTED = """
+def freeze_bottom(encoder, count):
+    prefixes = ("embed",) + tuple(f"blocks.{i}" for i in range(count))  # HERE
+    for name, p in encoder.named_parameters():
+        p.requires_grad_(not name.startswith(prefixes))
+freeze_bottom(model.encoder, count=10)
+"""
+WRITTEN = """
+for name, p in model.named_parameters():
+    if "embed" in name or "blocks.0" in name or "blocks.1" in name:  # HERE
+        p.requires_grad = False
+"""
+UNFROZEN = """
+model.requires_grad_(False)
+for name, p in model.named_parameters():
+    if name.startswith(("head", "encoder.blocks.1")):  # HERE
+        p.requires_grad = True
+"""
+UNKNOWN = """
+import json
+frozen = json.loads("[0, 1, 2]")
+for name, p in model.encoder.named_parameters():
+    if any(name.startswith(f"blocks.{i}") for i in frozen):  # HERE
+        p.requires_grad = False
+"""
+FAULTY = {"counted": COUNTED, "written": WRITTEN, "unfrozen": UNFROZEN, "numbers that are not known": UNKNOWN}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_number_at_the_end_matches_longer_ones(name: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + MODEL + FAULTY[name] + STEPS, "prefix_matches_more", tmp_path)
+
+
+RIGHT = {
+    "a dot behind the number": COUNTED.replace('{i}"', '{i}."'),
+    "all blocks": COUNTED.replace("count=10", "count=12"),
+    "few blocks": COUNTED.replace("count=10", "count=2"),
+    "the last two as well": WRITTEN.replace('"blocks.1" in', '"blocks.11" in'),
+    "numbers of which no layer has two digits": WRITTEN,
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_names_that_match_what_is_meant_are_left_alone(name: str, tmp_path: Path) -> None:
+    is_short = name in ("few blocks", "numbers of which no layer has two digits")
+    model = MODEL.replace("depth=12", "depth=10") if is_short else MODEL
+    assert alarms(HEAD + model + RIGHT[name] + STEPS, tmp_path) == []
