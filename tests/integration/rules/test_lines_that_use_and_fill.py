@@ -120,7 +120,36 @@ ALONE = (
     "    return (r - mean) / (r.std(-1, keepdim=True, correction=0) + 1e-6)"
 )
 
+ADAPTED = """
+from torch.func import functional_call
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(1, 1)
+    def start(self):
+        return {name: w.detach().clone().requires_grad_() for name, w in self.net.named_parameters()}  # HERE
+    def loss(self, weights, x):
+        return F.mse_loss(functional_call(self.net, weights, (x,)), x.sin())
+    def adapt(self, x, create_graph=True):
+        weights = self.start()
+        for _ in range(2):
+            grads = torch.autograd.grad(self.loss(weights, x), list(weights.values()), create_graph=create_graph)
+            weights = {name: w - 0.1 * g for (name, w), g in zip(weights.items(), grads)}
+        return weights
+    def forward(self, x, query):
+        return self.loss(self.adapt(x), query)
+model = Learner()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = model(torch.randn(8, 1), torch.randn(8, 1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 2:
+        print(model.loss(model.adapt(torch.randn(8, 1), create_graph=False), torch.randn(8, 1)).item())
+"""
 WRONG: dict[str, tuple[str, str]] = {
+    "weights that inner steps begin with": ("detached", ADAPTED),
     "a gate that is made as zero, and a layer that is filled with zeros later": (
         "masked_out",
         BLOCK.format(

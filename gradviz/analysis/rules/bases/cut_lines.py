@@ -54,10 +54,14 @@ _FIX = "compute this loss from the tensor itself, and give it to the function th
 
 
 def _is_needed_elsewhere(flow: Dataflow, found: CutOff) -> bool:
-    """Whether another loss is computed from the detached tensor, too, and has a gradient: that of a discriminator."""
-    calls, own = flow.log.calls, flow.log.calls[found.backward].call_site
+    """Whether another loss is computed from the detached tensor, too, and has a gradient: that of a discriminator; not
+    that of the inner steps by which this loss is computed, of a model that is adapted to a task first."""
+    calls = flow.log.calls
+    roots = calls[found.backward].roots
+    above = {row for use in roots for row in flow.ancestors(use.tensor, found.backward, found.cut.call)}
+    own = {calls[row].call_site for row in (found.backward, *above) if calls[row].kind == "backward"}
     below = {row for tensor in found.cut.dead_outputs for row in flow.descendants(tensor, found.cut.call)}
-    others = (calls[row] for row in below if calls[row].kind == "backward" and calls[row].call_site != own)
+    others = (calls[row] for row in below if calls[row].kind == "backward" and calls[row].call_site not in own)
     return any(use.requires_grad for call in others for use in call.roots)
 
 
