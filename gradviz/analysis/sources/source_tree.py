@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, parsed
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS, parsed
 
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)

@@ -15,44 +15,71 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
-from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.dataflow.values.outside_torch import Reentry
-from gradviz.analysis.rules.bases.sources.names.named_by_statements import MAX_ROUNDS, bound_by, read_by, root_of
-from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.finding import SourceText
+from gradviz.analysis.sources.named_by_statements import MAX_ROUNDS, bound_by, read_by, root_of
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, tree_of
+from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import CallSite
+from gradviz.graph.query.own_line import own_lines_around
 
 _GUESSED = ("order", "number")
 
 
-def is_given_on(case: Case, into: int, reentry: Reentry) -> bool:
-    """Whether names lead from the line where a number or an array left torch to the one where it may have come back.
+def given_on(
+    found: Mapping[int, tuple[Reentry, ...]], log: CallLog, sources: SourceText
+) -> dict[int, tuple[Reentry, ...]]:
+    """The values from outside of torch by call, without guesses that no name in the source supports."""
+    names = _NamesBetween(log, sources)
+    kept = {row: tuple(each for each in entries if names.lead(each, row)) for row, entries in found.items()}
+    return {row: entries for row, entries in kept.items() if entries}
 
-    True as well where that cannot be told: it is kept in an object, or its value proves that it came back.
-    """
-    if reentry.certainty not in _GUESSED:
-        return True
-    entries = list(callers(case.dataflow, into))
-    for left in callers(case.dataflow, reentry.exit):
-        tree = own_tree(case, left.file)
-        statement = None if tree is None else tree.statement_at(left.line)
-        if tree is None or statement is None:
-            return True
-        scope = tree.scope(statement)
-        given = _given_from(tree, scope, statement)
-        there = next((each for each in entries if (each.file, each.function) == (left.file, left.function)), None)
-        if there is not None and _reads(tree, there, statement, given):
-            return True
-        if isinstance(scope, FUNCTIONS):
-            if not given.isdisjoint(_not_its_own(scope)):
+
+class _NamesBetween:
+    """The names from the lines where numbers and arrays left torch to those where they may have come back."""
+
+    def __init__(self, log: CallLog, sources: SourceText) -> None:
+        self._log = log
+        self._sources = sources
+        self._led = cache(self._lead)
+
+    def lead(self, reentry: Reentry, into: int) -> bool:
+        """Whether names lead from the line where a value left to the call into which it may have come back.
+
+        True as well where that cannot be told, as it is kept in an object or no source is known, and where its value
+        proves that it came back.
+        """
+        calls = self._log.calls
+        return reentry.certainty not in _GUESSED or self._led(calls[reentry.exit].call_site, calls[into].call_site)
+
+    def _lead(self, exit_site: int | None, entry_site: int | None) -> bool:
+        exits, entries = self._own_lines(exit_site), self._own_lines(entry_site)
+        for left in exits:
+            lines = self._sources.get(left.file)
+            tree = tree_of(lines) if lines else None
+            statement = None if tree is None else tree.statement_at(left.line)
+            if tree is None or statement is None:
                 return True
-            if not any(_returns(each, given, statement) for each in ast.walk(scope)):
-                return False
-    return False
+            scope = tree.scope(statement)
+            given = _given_from(tree, scope, statement)
+            there = next((each for each in entries if (each.file, each.function) == (left.file, left.function)), None)
+            if there is not None and _reads(tree, there, statement, given):
+                return True
+            if isinstance(scope, FUNCTIONS):
+                if not given.isdisjoint(_not_its_own(scope)):
+                    return True
+                if not any(_returns(each, given, statement) for each in ast.walk(scope)):
+                    return False
+        return not exits or not entries
+
+    def _own_lines(self, site: int | None) -> list[CallSite]:
+        """The user's own lines from which a call was made, innermost first."""
+        sites = self._log.call_sites
+        return [sites[each] for each in own_lines_around(sites, site)]
 
 
 def _reads(tree: SourceTree, there: CallSite, left: ast.stmt, given: set[str]) -> bool:
