@@ -8,7 +8,7 @@
 ...     sigma = 0.9 ** step / 3
 ...     loss = out.sum() + sigma * kept[-1]
 ... '''.splitlines(), start=1)))
->>> [sorted(_given_from(tree, tree.module, tree.statement_at(line))) for line in (3, 4, 6)]
+>>> [sorted(_given_from(tree.module, tree.statement_at(line))) for line in (3, 4, 6)]
 [[], ['kept', 'loss', 'size'], ['loss', 'sigma']]
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from gradviz.analysis.dataflow.values.outside_torch import Reentry
 from gradviz.analysis.finding import SourceText
@@ -65,7 +65,7 @@ class _NamesBetween:
             if tree is None or statement is None:
                 return True
             scope = tree.scope(statement)
-            given = _given_from(tree, scope, statement)
+            given = _given_from(scope, statement)
             there = next((each for each in entries if (each.file, each.function) == (left.file, left.function)), None)
             if there is not None and _reads(tree, there, statement, given):
                 return True
@@ -104,20 +104,29 @@ def _not_its_own(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return (named - bound) | shared | given
 
 
-def _given_from(tree: SourceTree, scope: ast.AST, statement: ast.stmt) -> set[str]:
+def _given_from(scope: ast.AST, statement: ast.stmt) -> set[str]:
     """The names to which a statement gives its value, and those that others are computed from it."""
     given = set(_given_by(statement))
-    statements = [each for each in ast.walk(scope) if isinstance(each, ast.stmt) and each is not scope]
     for _ in range(MAX_ROUNDS if given else 0):
         before = len(given)
-        for each in statements:
-            if isinstance(each, FUNCTIONS):  # It sees the names around it.
-                given |= {each.name} if not given.isdisjoint(read_by(each, whole=True)) else set()
-            elif not given.isdisjoint(read_by(each)):
-                given.update(_given_by(each))
+        for read, names in _statements_in(scope):
+            if not given.isdisjoint(read):
+                given |= names
         if len(given) == before:
             break
     return given
+
+
+@lru_cache(maxsize=16)
+def _statements_in(scope: ast.AST) -> list[tuple[set[str], set[str]]]:
+    """For each statement in a function or a file: what it reads, and to which names it gives that on."""
+    statements = [each for each in ast.walk(scope) if isinstance(each, ast.stmt) and each is not scope]
+    return [
+        (read_by(each, whole=True), {each.name})  # It sees the names around it.
+        if isinstance(each, FUNCTIONS)
+        else (read_by(each), set(_given_by(each)))
+        for each in statements
+    ]
 
 
 def _given_by(statement: ast.stmt) -> Iterator[str]:
