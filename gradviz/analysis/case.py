@@ -61,7 +61,7 @@ class Case:
     @cached_property
     def dataflow(self) -> Dataflow:
         """The torch calls of the run; empty for a capture without them."""
-        return Dataflow(self.capture.calls or CallLog())
+        return Dataflow(self.capture.calls or CallLog(), self.capture.sources)
 
     @cached_property
     def received(self) -> ReceivedGradients:

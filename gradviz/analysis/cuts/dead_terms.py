@@ -7,7 +7,7 @@ no step follows it. The cut on its way is to blame.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -15,7 +15,6 @@ from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import REWRAPS, Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.outside_torch import Reentry
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -28,8 +27,6 @@ _KEEPS_THE_NUMBER = frozenset({"to", "float", "double", "squeeze", "reshape", "v
 _KEEPS_ITS_SIGN = frozenset({"clamp", "clip", "clamp_max", "clamp_min"})
 """Bounds of the elements of a term: what is added inside of them is a constant as well."""
 _MAY_FOLLOW = _SCALES | _KEEPS_THE_NUMBER | {"requires_grad", "detach"}
-ComesBack = Callable[[int, Reentry], bool]
-"""Whether a value that has left torch came back into the call with a number."""
 _MAX_TERMS = 200
 _ON_PURPOSE = frozenset({"detach", "data", "no_grad", "inference"})
 _STATE = frozenset({"buffer", "in_place"})
@@ -102,21 +99,15 @@ _MIN_CALLS = 3
 """A weight, a reduction, and what is reduced."""
 
 
-def dead_terms(histories: ParameterHistories, comes_back: ComesBack) -> Iterator[DeadTerm]:
-    """Those of the last backward call of each line.
-
-    Args:
-        comes_back: Whether a number or an array that has left torch may have come back into a call.
-    """
+def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
+    """Those of the last backward call of each line."""
     for backward in histories.last_backward_of_each_line:
         for use in histories.log.calls[backward].roots:
             if use.has_grad_fn:
-                yield from _dead_terms_of(histories, backward, use.tensor, comes_back)
+                yield from _dead_terms_of(histories, backward, use.tensor)
 
 
-def _dead_terms_of(
-    histories: ParameterHistories, backward: int, root: int, comes_back: ComesBack
-) -> Iterator[DeadTerm]:
+def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> Iterator[DeadTerm]:
     flow = histories.flow
     live = {
         use.tensor
@@ -125,7 +116,7 @@ def _dead_terms_of(
         if use.has_grad_fn
     }
     for row, term, exit_row in constant_terms(flow, backward, root):
-        lines = _cuts_above(flow, term, row, exit_row, comes_back)
+        lines = _cuts_above(flow, term, row, exit_row)
         if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
         for cuts in lines:
@@ -209,25 +200,21 @@ def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, s
     return any(use.tensor in histories.trained and not use.requires_grad for use in uses)
 
 
-def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None, comes_back: ComesBack) -> list[list[Cut]]:
+def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> list[list[Cut]]:
     """The newest cut in the same step through which a term came, and the others of its line; then those of other lines
     that nobody writes on purpose.
 
     From each element of a loss, programs subtract constants on purpose: a baseline, the log-probability of an older
     policy. A number that tells which elements of other data are taken is nothing that the term is computed from.
     """
-
-    def has_its_values(into: int, reentry: Reentry) -> bool:
-        return not reentry.is_index and comes_back(into, reentry)
-
     if exit_row is not None:
         entries = [each for each in flow.reentries.get(row, ()) if each.exit == exit_row]
         found = [cut for cut in flow.cuts if cut.call == exit_row]
-        return [found] if found and any(has_its_values(row, each) for each in entries) else []
+        return [found] if found and not all(each.is_index for each in entries) else []
     call = flow.log.calls[row]
     is_of_elements = not all(_is_number(flow, use) for use in call.inputs)
     left_out = _STATE | _ON_PURPOSE if is_of_elements and plain_name(call.function) == "sub" else _STATE
-    above = flow.cuts_reaching(term, row, flow.step_before(row), has_its_values)
+    above = flow.cuts_reaching(term, row, flow.step_before(row), by_index=False)
     cuts = [cut for cut in above if cut.kind not in left_out]
     lines: dict[int | None, list[Cut]] = {}
     for cut in cuts:

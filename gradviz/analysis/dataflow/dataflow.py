@@ -27,14 +27,21 @@ from heapq import heappop, heappush
 from gradviz.analysis.dataflow.call_index import CallIndex
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
 from gradviz.analysis.dataflow.values.calls_on_lists import CallsOnLists
+from gradviz.analysis.dataflow.values.numbers_given_on import given_on
 from gradviz.analysis.dataflow.values.outside_torch import Reentry, find_reentries
-from gradviz.graph.call_log import Call
+from gradviz.analysis.finding import SourceText
+from gradviz.graph.call_log import Call, CallLog
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_line
 
 
 class Dataflow(CallIndex):
     """The calls of one log as a graph."""
+
+    def __init__(self, log: CallLog, sources: SourceText | None = None) -> None:
+        """The calls of a log, and the source of the program as far as it is known; by default, none of it."""
+        super().__init__(log)
+        self._sources = sources or {}
 
     # -- lines ---------------------------------------------------------------------------------------------------
 
@@ -163,22 +170,21 @@ class Dataflow(CallIndex):
 
     @cached_property
     def reentries(self) -> dict[int, tuple[Reentry, ...]]:
-        """For each call, the values that left torch in earlier calls and came back into it."""
-        return find_reentries(self.log)
+        """For each call, the values that left torch in earlier calls and came back into it.
+
+        A guess is left out where no name in the source leads from there to here.
+        """
+        return given_on(find_reentries(self.log), self.log, self._sources)
 
     def cuts_reaching(
-        self,
-        tensor: int,
-        before: int | None = None,
-        since: int = 0,
-        comes_back: Callable[[int, Reentry], bool] | None = None,
+        self, tensor: int, before: int | None = None, since: int = 0, *, by_index: bool = True
     ) -> tuple[Cut, ...]:
         """The cuts through which a tensor's values came without a gradient, newest first.
 
         The walk stops at each cut. It follows values that left torch and came back if `reentries` contains them.
 
         Args:
-            comes_back: Whether to follow such a value, and the call that it came back into; by default, each.
+            by_index: whether to follow those that only tell which elements are taken.
         """
         found: dict[int, Cut] = {}
 
@@ -189,7 +195,7 @@ class Dataflow(CallIndex):
             found[row] = cut
             return False
 
-        for _ in self._upwards(tensor, before, since, go_on, comes_back):
+        for _ in self._upwards(tensor, before, since, go_on, by_index=by_index):
             pass
         return tuple(found[row] for row in sorted(found, reverse=True))
 
@@ -207,33 +213,27 @@ class Dataflow(CallIndex):
         before: int | None,
         since: int,
         go_on: Callable[[int, int], bool] | None = None,
-        comes_back: Callable[[int, Reentry], bool] | None = None,
+        *,
+        by_index: bool = True,
     ) -> Iterator[tuple[int, int]]:
         """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on`, where there is one,
-        returns true, and through values that had left torch only if `comes_back` does."""
+        returns true, and through indices that had left torch only if `by_index`."""
         known: dict[int, int] = {}
         end = len(self.log.calls) if before is None else before
         waiting = [(row, tensor) for row in self.further_producers(tensor, end, known, since)]
-        waiting += self._behind(tensor, before, comes_back)
+        waiting += self._behind(tensor, before)
         seen = set(waiting)
         while waiting:
             row, given = waiting.pop()
             yield row, given
             if go_on is not None and not go_on(row, given):
                 continue
-            for step in self._above(row, given, known, since, comes_back):
+            for step in self._above(row, given, known, since, by_index):
                 if step[0] >= since and step not in seen:
                     seen.add(step)
                     waiting.append(step)
 
-    def _above(
-        self,
-        row: int,
-        given: int,
-        known: dict[int, int],
-        since: int,
-        comes_back: Callable[[int, Reentry], bool] | None,
-    ) -> list[tuple[int, int]]:
+    def _above(self, row: int, given: int, known: dict[int, int], since: int, by_index: bool) -> list[tuple[int, int]]:
         call = self.lists.single(row, given)  # In a call on lists, each element goes its own way.
         steps: list[tuple[int, int]] = []
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
@@ -241,21 +241,16 @@ class Dataflow(CallIndex):
             if not use.is_live_leaf:
                 steps += [(maker, tensor) for maker in self.further_producers(tensor, row, known, since)]
             if self.reentries:
-                steps += self._behind(tensor, row, comes_back)
-        if row in self.reentries:
-            entries = (each for each in self.reentries[row] if comes_back is None or comes_back(row, each))
-            steps += [(reentry.exit, reentry.tensor) for reentry in entries]
+                steps += self._behind(tensor, row)
+        entries = self.reentries.get(row, ())
+        steps += [(each.exit, each.tensor) for each in entries if by_index or not each.is_index]
         return steps
 
-    def _behind(
-        self, tensor: int, before: int | None, comes_back: Callable[[int, Reentry], bool] | None
-    ) -> Iterator[tuple[int, int]]:
+    def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
         """The exit call and the tensor from which the values of a tensor came, if no call made it."""
         if tensor not in self._producers or self.log.tensors[tensor].role == "parameter":
             for reentry in self.reentries_as(tensor, before):
-                first = self.log.tensors[tensor].first_seen
-                if comes_back is None or first is None or comes_back(first, reentry):
-                    yield reentry.exit, reentry.tensor
+                yield reentry.exit, reentry.tensor
 
     def reentries_as(self, tensor: int, before: int | None) -> Iterator[Reentry]:
         """Values that came into torch as this tensor when it was first seen, and that had left before a call."""

@@ -134,7 +134,7 @@ def _line_of_change(
 def _lines_of_changes(capture: Capture, names: Collection[str], backward: int, of_gradient: bool) -> Iterator[Location]:
     if capture.calls is None:
         return
-    flow = Dataflow(capture.calls)
+    flow = Dataflow(capture.calls, capture.sources)
     row = flow.row_of_backward(backward)
     if row is None:
         return

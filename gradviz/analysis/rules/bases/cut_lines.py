@@ -23,7 +23,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import all_parameters_of, called_name
+from gradviz.analysis.sources.source_tree import all_parameters_of, called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around

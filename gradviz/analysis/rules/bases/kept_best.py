@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from gradviz.analysis.rules.bases.unread_names import function_around, parsed
+from gradviz.analysis.sources.parsed_lines import function_around, parsed
 
 Better = Literal["max", "min"]
 _VARIABLES = ast.Name | ast.Attribute | ast.Subscript

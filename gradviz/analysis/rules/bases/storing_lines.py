@@ -13,7 +13,7 @@ import re
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location, location_of_line
-from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.analysis.sources.parsed_lines import function_around
 from gradviz.graph.model import CallSite
 
 

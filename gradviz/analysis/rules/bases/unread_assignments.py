@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, is_read
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, READ_ALL, function_around, parsed
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS, READ_ALL, function_around, parsed
+from gradviz.analysis.sources.source_tree import SourceTree, is_read
 
 
 class Unread(Struct, frozen=True):

@@ -29,9 +29,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-_DEFINES = re.compile(r"\s*(async\s+)?def\s")
-_MAX_TRIMMED = 30
-_MAX_LINES = 2_000
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS, READ_ALL, function_around, parsed
+
 _CARRY = frozenset({"to", "cuda", "cpu", "float", "long", "double", "bool", "int", "unsqueeze", "squeeze", "view"})
 _MAKE = frozenset({"tensor", "as_tensor", "from_numpy", "stack", "array", "asarray", "FloatTensor", "BoolTensor"})
 
@@ -65,46 +64,6 @@ def _unread(module: ast.Module, first: int, name: str) -> int | None:
     return first + unread[0] - 1 if len(unread) == 1 else None
 
 
-def function_around(lines: Mapping[int, str], line: int) -> range | None:
-    """The lines of the innermost function around a line; without one, all that are known around it."""
-    if line not in lines:
-        return None
-    first, least = line, indent_of(lines[line])
-    while least and first - 1 in lines and line - first < _MAX_LINES:
-        first -= 1
-        text = lines[first]
-        if text.strip() and indent_of(text) < least:
-            least = indent_of(text)
-            if _DEFINES.match(text):
-                return range(first, _end(lines, line, least) + 1)
-    while first - 1 in lines and line - first < _MAX_LINES:
-        first -= 1
-    return range(first, _end(lines, line, -1) + 1)
-
-
-def _end(lines: Mapping[int, str], line: int, indent: int) -> int:
-    """The last line that is known and further in than a function."""
-    while line + 1 in lines and (not lines[line + 1].strip() or indent_of(lines[line + 1]) > indent):
-        line += 1
-    return line
-
-
-def indent_of(text: str) -> int:
-    return len(text) - len(text.lstrip())
-
-
-def parsed(texts: list[str]) -> tuple[ast.Module, int] | None:
-    """The parsed lines; those before the first whole statement are left out, and counted."""
-    for trimmed in range(min(len(texts), _MAX_TRIMMED)):
-        kept = texts[trimmed:]
-        common = min((indent_of(text) for text in kept if text.strip()), default=0)
-        try:
-            return ast.parse("\n".join(text[common:] for text in kept)), trimmed
-        except (SyntaxError, ValueError):
-            continue
-    return None
-
-
 def _nodes(module: ast.Module, name: str) -> Iterator[ast.AST]:
     """The nodes of a module, or of the only function in it, without the functions in it that have such a name, too."""
     only = module.body[0] if len(module.body) == 1 else None
@@ -114,9 +73,6 @@ def _nodes(module: ast.Module, name: str) -> Iterator[ast.AST]:
         yield node
         inner = ast.iter_child_nodes(node)
         waiting += [each for each in inner if not (isinstance(each, FUNCTIONS) and _binds(each, name))]
-
-
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _binds(function: ast.AST, name: str) -> bool:
@@ -155,9 +111,6 @@ def _is_read(nodes: list[ast.AST], name: str, bound: int) -> bool:
     else:
         is_read = any(line > bound or not again or line <= again[0] for line in reads)
     return is_read or any(node.id in READ_ALL for node in names)
-
-
-READ_ALL = frozenset({"locals", "vars", "eval", "exec"})
 
 
 def _moved(node: ast.AST, name: str) -> Iterator[ast.Name]:

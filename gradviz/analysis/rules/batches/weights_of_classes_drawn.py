@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.sources.source_tree import called_name
 from gradviz.graph.modules_and_schedules import MadeLoader
 
 

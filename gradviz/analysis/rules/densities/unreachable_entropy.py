@@ -16,7 +16,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, is_read
 from gradviz.graph.call_log import Call
 
 

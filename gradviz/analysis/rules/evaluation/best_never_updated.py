@@ -10,7 +10,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.unmoved_bests import UnmovedBest, unmoved_bests
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan, own_statements
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import Loop
+from gradviz.analysis.sources.source_tree import Loop
 
 
 class BestNeverUpdated(Rule):

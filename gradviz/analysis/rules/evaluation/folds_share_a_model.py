@@ -18,7 +18,7 @@ from gradviz.analysis.parameters.creation_lines import first_writes
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.evaluations.rows_of_data import RowKey, rows_taken
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line
 
 
 class FoldsShareAModel(Rule):

@@ -12,7 +12,7 @@ from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.better_by_origin import better_by_hand
 from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau, states_by_hand
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.sources.source_tree import SourceTree
 
 
 class WorstStateKept(Rule):

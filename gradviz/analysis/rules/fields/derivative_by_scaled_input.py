@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
+from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 
 
 class DerivativeByScaledInput(Rule):

@@ -23,7 +23,7 @@ from gradviz.analysis.rules.bases.evaluations.window_reads import (
 )
 from gradviz.analysis.rules.bases.samples.parts_of_permutations import parts_of_permutation, taken_alike
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.sources.source_tree import called_name
 
 
 class WindowsSplitAtRandom(Rule):

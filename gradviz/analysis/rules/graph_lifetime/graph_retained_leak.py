@@ -21,8 +21,8 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.lines.lines_that_keep import kept_by
 from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import all_parameters_of, called_name
 from gradviz.analysis.rules.bases.storing_lines import next_in_function
+from gradviz.analysis.sources.source_tree import all_parameters_of, called_name
 from gradviz.graph.call_log import Holder
 from gradviz.graph.model import CallSite, Node
 from gradviz.graph.saved_tensors import SavedTensor

@@ -16,9 +16,9 @@ from gradviz.analysis.rules.bases.detached_in_vain import detached_in_vain
 from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
 from gradviz.analysis.rules.bases.sources.cached_parametrizations import FIX_OF_CACHE, WHY_OF_CACHE, line_that_caches
 from gradviz.analysis.rules.bases.sources.lines.lines_that_keep import Keeping, statement_that_keeps
-from gradviz.analysis.rules.bases.sources.names.named_by_statements import read_for
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.rules.bases.storing_lines import line_that_stores
+from gradviz.analysis.sources.named_by_statements import read_for
 from gradviz.graph.call_log import TensorUse
 from gradviz.graph.model import CallSite
 

@@ -18,7 +18,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
 from gradviz.analysis.finding import Finding, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.sources.source_tree import called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import SavedTensor

@@ -17,7 +17,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.gradients.gradient_events import Event
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.kept_gradients import KeptGradients, kept_gradients
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 

@@ -17,7 +17,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS, line_in_loop, line_that_seeds_before
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, LOOPS, called_name
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, LOOPS, called_name
 from gradviz.graph.call_log import TensorUse, ValueFacts
 
 

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name, names_in, tree_of
+from gradviz.analysis.sources.source_tree import LOOPS, Loop, SourceTree, called_name, names_in, tree_of
 from gradviz.graph.model import CallSite
 
 

@@ -12,8 +12,8 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.arguments import arguments
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, READ_ALL
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS, READ_ALL
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, is_read, parameters_of
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -12,7 +12,7 @@ from gradviz.analysis.rules.bases.evaluations.scoring_calls import is_scoring
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.loops.named_parts import NamedPart, named_parts
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, last_line
+from gradviz.analysis.sources.source_tree import SourceTree, last_line
 
 
 class PartNeverRead(Rule):

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line, last_name
 
 
 class KeptFromBeforeSteps(Rule):

@@ -15,7 +15,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.loops.ratios_over_batches import RatioOverBatches, ratios_over_batches
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line
 
 
 class MeanOfRatios(Rule):

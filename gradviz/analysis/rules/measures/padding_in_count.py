@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, 
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, names_in, tree_of
+from gradviz.analysis.sources.source_tree import SourceTree, names_in, tree_of
 from gradviz.graph.call_log import IGNORED_CLASS, Padding
 
 

@@ -21,7 +21,7 @@ from gradviz.analysis.rules.bases.formulas.tables_of_pairs import candidates_wit
 from gradviz.analysis.rules.bases.sources.arrays.nearest_by_hand import found_among_themselves
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from itertools import islice
 
 from gradviz.analysis.case import Case
@@ -20,9 +19,8 @@ from gradviz.analysis.dataflow.failed_backward import Freed
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rules.bases.cut_rule import CutRule
-from gradviz.analysis.rules.bases.sources.names.numbers_given_on import is_given_on
-from gradviz.analysis.rules.bases.sources.source_tree import last_line, tree_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import last_line, tree_of
 
 
 class CreateGraphMissing(CutRule):
@@ -76,7 +74,7 @@ class CreateGraphMissing(CutRule):
     def check(self, case: Case) -> Iterator[Finding]:
         yield from super().check(case)
         told: set[Location | None] = set()
-        for term in (*dead_terms(case.histories, partial(is_given_on, case)), *constant_gradients(case.histories)):
+        for term in (*dead_terms(case.histories), *constant_gradients(case.histories)):
             location = _line_that_decides(case, term.cut.call)
             if is_gradient(case.dataflow.log.calls[term.cut.call]) and location not in told:
                 told.add(location)

@@ -14,7 +14,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.cut_lines import BetterLine
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 from gradviz.analysis.rules.bases.sources.cached_results import function_on, line_that_keeps_result
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
+from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 from gradviz.graph.model import CallSite
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 
 from gradviz.analysis.case import Case
@@ -23,10 +22,9 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, callers, f
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.names.numbers_given_on import is_given_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.rules.bases.sources.rates.capped_divisions import line_of_capped_division
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, tree_of
+from gradviz.analysis.sources.source_tree import called_name, tree_of
 
 
 class TermWithoutGradient(Rule):
@@ -77,7 +75,7 @@ class TermWithoutGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         by_line: dict[Location | None, list[DeadTerm]] = defaultdict(list)
         reached = set().union(*case.histories.reached_by.values())
-        for term in dead_terms(case.histories, partial(is_given_on, case)):
+        for term in dead_terms(case.histories):
             if not reached.issuperset(term.parameters):
                 continue  # The rules on parameters without a gradient tell this cut.
             if not is_gradient(case.dataflow.log.calls[term.cut.call]):  # Else it is create_graph_missing.

@@ -15,7 +15,7 @@ from gradviz.analysis.rules.bases.formulas.products import is_squared
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
 from gradviz.analysis.rules.bases.sequences.positions.position_masks import hidden_by, is_drawn_anew, mask_of
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
+from gradviz.analysis.sources.source_tree import called_name, last_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 

@@ -11,7 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.analysis.sources.parsed_lines import function_around
 
 
 class CountedByParameter(Rule):

@@ -20,8 +20,8 @@ from gradviz.analysis.rules.bases.sources.rates.tensor_counters import (
     dropped_counts,
     is_statement_of_sum,
 )
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
-from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.analysis.sources.parsed_lines import function_around
+from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 
 
 class CounterNeverAdvances(Rule):

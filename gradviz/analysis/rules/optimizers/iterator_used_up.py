@@ -14,7 +14,7 @@ from gradviz.analysis.rules.bases.sources.iterators.order_of_uses import Use
 from gradviz.analysis.rules.bases.sources.iterators.uses_of_iterators import CLIPS, COLLECT, EmptyUse, uses_when_empty
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 from gradviz.graph.call_log import CallLog
 
 

@@ -15,8 +15,8 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.gradients.fresh_averages import ZEROS, FreshAverages, fresh_averages
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines.lines_of_stages import is_made_for_each_thing
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, called_name, last_line, tree_of
-from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.analysis.sources.parsed_lines import function_around
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, called_name, last_line, tree_of
 from gradviz.graph.model import CallSite
 from gradviz.graph.modules_and_schedules import Schedule
 

@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.shared_arrays import subtracts_kept
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 

@@ -15,7 +15,7 @@ from gradviz.analysis.rules.bases.sources.one_object_repeated import (
     line_that_repeats,
     repeated_objects,
 )
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.modules_and_schedules import RepeatedModule
 
 

@@ -16,7 +16,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
 from gradviz.analysis.rules.bases.formulas.neutral_values import neutral_effect
 from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps, is_in_a_module
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _IN_INIT = re.compile(r"__init__(\.<locals>\.<(list|dict|set)comp>|\.<locals>\.<genexpr>)*$")

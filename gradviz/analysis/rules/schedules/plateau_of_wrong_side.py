@@ -16,7 +16,7 @@ from gradviz.analysis.rules.bases.sources.rates.better_by_origin import MAX_ROWS
 from gradviz.analysis.rules.bases.sources.rates.better_words import better_by_line, better_by_words, is_turned_round
 from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau, plateaus_by_hand
 from gradviz.analysis.rules.bases.sources.rates.summed_readings import added_to_readings
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.modules_and_schedules import Schedule
 
 

@@ -13,7 +13,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
 from gradviz.analysis.rules.bases.sources.rates.copied_groups import rates_set_in_copies
 from gradviz.analysis.rules.bases.sources.rates.rates_by_hand import rates_set
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name
 from gradviz.graph.call_log import LoggedOptimizer
 
 

@@ -16,7 +16,7 @@ from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import (
 )
 from gradviz.analysis.rules.bases.sources.rates.rates_by_hand import rates_for_epochs
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import line_that_steps_this
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import LoggedOptimizer
 from gradviz.graph.modules_and_schedules import Schedule
 

@@ -12,8 +12,8 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import what_it_is_made_of
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import line_that_steps_this
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line
 from gradviz.graph.modules_and_schedules import Schedule
 
 

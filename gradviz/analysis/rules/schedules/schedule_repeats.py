@@ -15,7 +15,7 @@ from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
     line_that_steps_this,
     places_of_schedule,
 )
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import LoggedOptimizer, RateTurn
 from gradviz.graph.modules_and_schedules import Schedule
 

@@ -14,7 +14,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import what_it_is_made_of
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import places_of_schedule
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.sources.source_tree import SourceTree
 from gradviz.graph.call_log import LoggedOptimizer
 
 

@@ -13,7 +13,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.unit_vectors import is_cosine, is_normalized
 from gradviz.analysis.rules.bases.sources.lines.logarithms import computes_logarithm
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 

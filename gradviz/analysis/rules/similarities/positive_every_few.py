@@ -16,7 +16,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import Key, called_name
+from gradviz.analysis.sources.source_tree import Key, called_name
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -15,8 +15,8 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE, value_maker
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.analysis.rules.bases.unread_assignments import NUMBERS, Unread, unread_assignments, unread_attributes
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, callers
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, is_read, tree_of
+from gradviz.analysis.sources.source_tree import LOOPS, SourceTree, called_name, is_read, tree_of
 
 
 class LoopDataUnread(Rule):

@@ -13,7 +13,7 @@ from gradviz.analysis.gradients.accumulation import ACCUMULATES, Accumulating, u
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.sums_of_gradients import undivided_sums
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
+from gradviz.analysis.sources.source_tree import called_name, last_name
 
 
 class AccumulationUndivided(Rule):

@@ -19,7 +19,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import names_in
+from gradviz.analysis.sources.source_tree import names_in
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.number_words import ordinal
 from gradviz.graph.traversal import ancestor_nodes

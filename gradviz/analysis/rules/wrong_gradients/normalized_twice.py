@@ -22,7 +22,7 @@ from gradviz.analysis.rules.bases.losses.targets.unexpected_probabilities import
 from gradviz.analysis.rules.bases.sequences.attention.normalized_scores import axis_of_probabilities
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, all_parameters_of
+from gradviz.analysis.sources.source_tree import SourceTree, all_parameters_of
 from gradviz.graph.call_log import Call
 
 

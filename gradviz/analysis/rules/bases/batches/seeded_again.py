@@ -13,7 +13,8 @@ from gradviz.analysis.dataflow.call_words import callers, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.copied_parameters import original_of
-from gradviz.analysis.rules.bases.sources.source_tree import (
+from gradviz.analysis.sources.parsed_lines import function_around
+from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
     LOOPS,
     SourceTree,
@@ -21,7 +22,6 @@ from gradviz.analysis.rules.bases.sources.source_tree import (
     last_line,
     tree_of,
 )
-from gradviz.analysis.rules.bases.unread_names import function_around
 from gradviz.graph.model import CallSite
 
 MIN_NUMBERS = 8

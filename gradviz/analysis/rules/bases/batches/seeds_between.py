@@ -7,7 +7,7 @@ import re
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.unread_names import indent_of
+from gradviz.analysis.sources.parsed_lines import indent_of
 
 _FAR = 20
 _SEEDS = re.compile("seed|generator|rng")

@@ -19,7 +19,7 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, is_read, last_name
 
 _LISTS = frozenset({"tolist", "numpy", "list", "cpu"})
 

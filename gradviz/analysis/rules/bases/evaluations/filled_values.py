@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 CODES = frozenset(
     {-1, *(sign * number for sign in (-1, 1) for number in (99, 999, 9_999, 99_999, 999_999)), -9, -8_888}

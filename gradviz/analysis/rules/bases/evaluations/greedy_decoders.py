@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, names_in
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, names_in
 
 _MERGES = frozenset({"groupby", "unique_consecutive"})
 

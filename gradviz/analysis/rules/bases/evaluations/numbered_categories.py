@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import (
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
     Key,
     SourceTree,
@@ -16,7 +17,6 @@ from gradviz.analysis.rules.bases.sources.source_tree import (
     last_name,
     names_in,
 )
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _MAX_DEPTH = 6
 _ONLY_VALUES = frozenset({"set", "unique"})

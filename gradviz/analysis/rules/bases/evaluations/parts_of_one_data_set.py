@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import (
+from gradviz.analysis.sources.source_tree import (
     Key,
     SourceTree,
     called_name,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name
 
 TRANSFORMS = frozenset({
     "flip", "fliplr", "flipud", "roll", "rot90", "getitem", "setitem", "grid_sample", "rotate", "hflip", "vflip",

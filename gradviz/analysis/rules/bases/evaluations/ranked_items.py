@@ -7,7 +7,7 @@ import ast
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.sources.source_tree import (
+from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
     Key,
     SourceTree,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, Loop, SourceTree, called_name, last_line, last_name
+from gradviz.analysis.sources.source_tree import Key, Loop, SourceTree, called_name, last_line, last_name
 
 _KEEP = frozenset({"state_dict", "deepcopy", "save", "save_pretrained", "save_model", "save_checkpoint", "copy"})
 _PUT_BACK = frozenset({"load_state_dict", "load"})

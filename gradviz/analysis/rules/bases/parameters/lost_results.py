@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.sources.source_tree import SourceTree
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 

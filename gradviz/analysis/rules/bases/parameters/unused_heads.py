@@ -14,7 +14,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, location_of_call
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line, tree_of
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line, tree_of
 from gradviz.graph.model import ModuleScope
 
 

@@ -27,8 +27,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import names_in
-from gradviz.analysis.rules.bases.unread_names import indent_of
+from gradviz.analysis.sources.parsed_lines import indent_of
+from gradviz.analysis.sources.source_tree import names_in
 
 
 class ForwardSum(Struct, frozen=True):

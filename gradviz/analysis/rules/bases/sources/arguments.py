@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_name, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, last_name, parameters_of
 
 
 def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, first_line, tree_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, first_line, tree_of
 from gradviz.graph.call_log import TensorUse
 
 FIX_OF_CACHE = (

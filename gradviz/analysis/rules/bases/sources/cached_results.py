@@ -23,8 +23,8 @@ import re
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line, last_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line, last_name
 
 _CACHES = re.compile(r"cache|memo|lazy", re.IGNORECASE)
 _PUT_IN = frozenset({"append", "insert", "setattr", "setdefault", "update"})

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, last_line, tree_of
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, last_line, tree_of
 
 _ALL = ("parameters", "named_parameters")
 _FILLS = ("append", "extend", "add")

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.loops.named_parts import parts_of_splits
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, parameters_of
 
 _PAIR = 2
 _WITHOUT_GRADIENTS = frozenset({"no_grad", "inference_mode"})

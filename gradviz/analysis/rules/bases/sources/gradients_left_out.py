@@ -6,8 +6,8 @@ import ast
 from collections.abc import Mapping
 
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Definition
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 
 def guards_own_update(tree: SourceTree, line: int) -> bool:

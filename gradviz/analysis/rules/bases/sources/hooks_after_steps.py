@@ -16,7 +16,7 @@ from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location
 from gradviz.analysis.gradients.gradient_changes import around, can_clip
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.sources.source_tree import called_name
 
 
 class ChangeAfterStep(Struct, frozen=True):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name
 
 
 def kept_states(tree: SourceTree) -> Iterator[tuple[int, str]]:

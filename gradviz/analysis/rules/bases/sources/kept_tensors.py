@@ -28,7 +28,7 @@ from functools import lru_cache
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name
 
 _CLASS = re.compile(r"^\s*class \w+\s*(\((?P<bases>[^)]*))?")
 _PUT_IN = frozenset({"append", "add", "extend", "insert", "update", "setdefault"})

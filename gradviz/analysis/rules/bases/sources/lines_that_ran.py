@@ -7,8 +7,8 @@ from collections import defaultdict
 from functools import cached_property
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Loop, SourceTree, called_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import LOOPS, Loop, SourceTree, called_name
 from gradviz.graph.query.own_line import own_lines_around
 
 _TWICE = 2

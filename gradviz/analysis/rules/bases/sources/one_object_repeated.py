@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
 
 _LINES_ABOVE = 8
 _LINES_BELOW = 6

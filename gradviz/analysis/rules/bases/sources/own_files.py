@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
+from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 
 
 def own_files(case: Case) -> Iterator[tuple[str, SourceTree]]:

@@ -15,7 +15,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.sources.source_tree import called_name
 
 
 class OneMemory(Struct, frozen=True):

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, is_read
 
 
 class ShallowCopy(Struct, frozen=True):

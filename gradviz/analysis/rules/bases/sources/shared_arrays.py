@@ -24,7 +24,7 @@ import ast
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name, parameters_of
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name, parameters_of
 
 _WRAPS = frozenset({"from_numpy", "as_tensor", "asarray", "from_dlpack", "frombuffer"})
 

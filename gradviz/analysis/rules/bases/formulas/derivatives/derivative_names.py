@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rules.bases.formulas.derivatives.recomputed_derivatives import Recomputed
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name
 
 _DERIVATIVES = frozenset({"grad", "jacrev", "jacfwd", "vjp"})
 _PAIR = 2

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
-from gradviz.analysis.rules.bases.unread_names import indent_of
+from gradviz.analysis.sources.parsed_lines import indent_of
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.model import CallSite
 
 _UPDATES = re.compile(

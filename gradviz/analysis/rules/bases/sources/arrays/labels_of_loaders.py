@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, names_in
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, names_in
 
 _SCORES = frozenset({
     "accuracy_score", "f1_score", "roc_auc_score", "confusion_matrix", "mean_squared_error", "mean_absolute_error",

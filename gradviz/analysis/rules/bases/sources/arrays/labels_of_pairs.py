@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import re
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 _CONVERTS = frozenset({"float", "int", "tensor", "float32", "astype", "as_tensor"})
 _NUMBER = re.compile(r"(?:_?[0-9]+|_[a-z]|_[ij])$")

@@ -20,14 +20,14 @@ import re
 from collections.abc import Iterator
 
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of, taken_by
-from gradviz.analysis.rules.bases.sources.source_tree import (
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import (
     SourceTree,
     called_name,
     last_name,
     names_in,
     parameters_of,
 )
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _LABELS = re.compile(r"lab|class|target|truth|(^|_)(y|ids?|identit)", re.IGNORECASE)
 _DISTANCES = frozenset({"norm", "cdist", "pairwise_distances", "euclidean_distances"})

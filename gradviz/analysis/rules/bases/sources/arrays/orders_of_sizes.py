@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from gradviz.analysis.rules.bases.boxes.flipped_alone import is_turned
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 _COUNT = 4
 _MAX_NAMES = 4

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import taken_by
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, names_in
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, names_in
 
 _ZEROS = frozenset({"zeros", "zeros_like"})
 _ARRAYS = frozenset({"np", "numpy"})

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import is_of_library, source_of, sources_of
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, parameters_of
 
 _RANKS = re.compile(
     r"roc_?auc|auroc|average_precision|precision_recall_curve|roc_curve|^auc_?(score|roc)?$", re.IGNORECASE

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name
 
 _METHODS = frozenset({
     "numpy", "cpu", "detach", "item", "tolist", "astype", "float", "double", "long", "int", "squeeze", "ravel",

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import LIBRARIES, is_of_library, source_of
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 _RESTORES = re.compile(r"inverse_transform|de_?normali[sz]e|un_?normali[sz]e|un_?scale|de_?standardi[sz]e|inverse$")
 _SCALERS = frozenset({"StandardScaler", "MinMaxScaler", "RobustScaler"})

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import taken_by
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, first_line
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, first_line
 
 _MEANS = frozenset({"mean", "median", "min", "average"})
 _JOINS = frozenset({"stack", "vstack", "hstack", "concatenate", "cat", "column_stack"})

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.arguments import arguments
 from gradviz.analysis.rules.bases.sources.arrays.resolved_values import source_of
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read, last_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, is_read, last_name
 
 _WAVES = frozenset({"sin", "cos"})
 _DRAWS = frozenset({"integers", "randint", "arange"})

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gradviz.analysis.rules.bases.sources.iterators.named_iterators import makes_iterator, named_iterators
 from gradviz.analysis.rules.bases.sources.iterators.uses_of_iterators import uses_when_empty
-from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import tree_of
 
 _MAX_LINES = 12
 """The most lines of one statement."""

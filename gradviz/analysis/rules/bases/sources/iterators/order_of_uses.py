@@ -7,8 +7,8 @@ import ast
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.iterators.named_iterators import NamedIterator
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Key, Loop, SourceTree, called_name, is_read
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import LOOPS, Key, Loop, SourceTree, called_name, is_read
 
 _CONDITIONS = (ast.If, ast.IfExp, ast.While, ast.Match, ast.ExceptHandler, ast.BoolOp)
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.iterators.named_iterators import NamedIterator
 from gradviz.analysis.rules.bases.sources.iterators.order_of_uses import Order, Use
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, Loop, SourceTree, called_name, is_read
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, Loop, SourceTree, called_name, is_read
 
 
 class EmptyUse(Struct, frozen=True):

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, function_of
 from gradviz.analysis.parameters.creation_lines import first_writes
-from gradviz.analysis.rules.bases.sources.source_tree import (
+from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
     LOOPS,
     Loop,

@@ -10,7 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import called_name
+from gradviz.analysis.sources.source_tree import called_name
 
 
 def line_that_trains_all(case: Case, row: int) -> Location | None:

@@ -20,8 +20,8 @@ from collections.abc import Container
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.names.named_by_statements import bound_by
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.sources.named_by_statements import bound_by
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name
 
 _PUTS = frozenset({"append", "appendleft", "insert", "put", "extend", "update", "setdefault"})
 

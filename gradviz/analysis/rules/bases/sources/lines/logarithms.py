@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_line
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line
 
 _KEEP = frozenset({
     "tensor", "as_tensor", "full", "full_like", "Tensor", "FloatTensor", "Parameter", "float", "fill_", "constant_",

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, last_name
 
 _COUNTS = frozenset({"sum", "count_nonzero"})
 _WRAPS = frozenset({"enumerate", "tqdm", "trange", "list", "iter"})

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, all_parameters_of, called_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import Loop, SourceTree, all_parameters_of, called_name
 
 Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 _KEEPS = frozenset({"append", "insert", "setdefault"})

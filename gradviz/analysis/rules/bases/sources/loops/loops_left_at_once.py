@@ -17,8 +17,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, last_line, last_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import LOOPS, SourceTree, called_name, last_line, last_name
 
 
 class LoopLeft(Struct, frozen=True):

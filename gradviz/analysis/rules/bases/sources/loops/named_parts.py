@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read
-from gradviz.analysis.rules.bases.unread_names import READ_ALL
+from gradviz.analysis.sources.parsed_lines import READ_ALL
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, is_read
 
 _LOADER = "DataLoader"
 _SPLITS = frozenset({"train_test_split", "random_split"})

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, is_read, last_line
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, is_read, last_line
 
 
 class Overwritten(Struct, frozen=True):

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, Key, SourceTree, called_name
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, Key, SourceTree, called_name
 
 _METRICS = frozenset({
     "f1_score", "fbeta_score", "precision_score", "recall_score", "roc_auc_score", "average_precision_score",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
 
 _MOST_BEHIND = 2
 _KEEPING = frozenset({

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, last_line
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, last_line
 
 _SEED = frozenset({"seed", "manual_seed", "default_rng", "RandomState", "set_state", "setstate", "Random", "seed_all"})
 _BOTH = 2

@@ -18,7 +18,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
 
 _ENDS = ("startswith", "endswith")
 _Way = Literal["in", "startswith", "endswith"]

@@ -26,8 +26,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.analysis.rules.bases.sources.names.named_tuples import NamedTuple, named_tuples
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, parameters_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Pair = tuple[str, str]

@@ -16,7 +16,7 @@ import ast
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Location
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
+from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 
 
 class LostNames:

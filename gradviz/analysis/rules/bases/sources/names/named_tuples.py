@@ -15,7 +15,7 @@ import ast
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name
 
 
 class NamedTuple(Struct, frozen=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, is_read, tree_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, function_around
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS, function_around
+from gradviz.analysis.sources.source_tree import LOOPS, is_read, tree_of
 
 _OTHER_SHAPE = frozenset({
     "view", "view_as", "squeeze", "unsqueeze", "transpose", "permute", "movedim", "unflatten", "swapaxes", "T", "mT",

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.overwritten_variables import assigned, reads
 from gradviz.analysis.finding import location_of_line
-from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name, tree_of
+from gradviz.analysis.sources.source_tree import called_name, last_name, tree_of
 
 _POSITIVE = re.compile(r"(^|_)(pos|positive|positives|pos\w*|ap)(_|$)", re.IGNORECASE)
 _NEGATIVE = re.compile(r"(^|_)(neg|negative|negatives|neg\w*|an)(_|$)", re.IGNORECASE)

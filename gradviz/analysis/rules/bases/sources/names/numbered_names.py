@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 _NO_ITEMS = ("unk", "oov", "pad", "none", "null", "missing", "other", "blank", "mask", "empty", "rare", "n/a")
 

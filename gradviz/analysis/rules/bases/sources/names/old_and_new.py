@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, parameters_of
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name
 
 _CAPS = frozenset({"min", "clip", "clamp", "minimum"})
 _ROUNDS = frozenset({"int", "floor"})

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import what_it_is_made_of
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 _PLAIN = (ast.Constant, ast.Name, ast.Attribute)
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, is_read, last_name
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, is_read, last_name
 
 
 class SetInCopy(Struct, frozen=True):

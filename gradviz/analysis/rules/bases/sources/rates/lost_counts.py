@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name, is_read, last_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import Loop, SourceTree, called_name, is_read, last_name
 
 _RETURN_NEW = frozenset({"_replace", "replace"})
 """They return a new object with another value, and leave the old one as it is."""

@@ -17,8 +17,8 @@ import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.rules.bases.sources.arguments import arguments
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, is_read
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import LOOPS, SourceTree, called_name, is_read
 
 _LENGTHS = {
     "OneCycleLR": ("total_steps", 2),

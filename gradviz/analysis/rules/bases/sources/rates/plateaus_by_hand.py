@@ -23,8 +23,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read, last_line, last_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, is_read, last_line, last_name
 
 Better = Literal["max", "min"]
 _TURNED: dict[Better, Better] = {"max": "min", "min": "max"}

@@ -18,8 +18,8 @@ import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import numbers_of_batches, what_it_is_made_of
-from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name, last_name
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import Loop, SourceTree, called_name, last_name
 
 _GROUPS = "param_groups"
 _MAX_CALLERS = 3

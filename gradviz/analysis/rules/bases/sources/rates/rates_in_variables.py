@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, is_read, last_name
-from gradviz.analysis.rules.bases.unread_names import READ_ALL
+from gradviz.analysis.sources.parsed_lines import READ_ALL
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, is_read, last_name
 
 
 class IdleRate(Struct, frozen=True):

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, Loop, SourceTree, called_name, is_read
+from gradviz.analysis.sources.source_tree import Key, Loop, SourceTree, called_name, is_read
 
 
 class StillCounter(Struct, frozen=True):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 
 def added_to_readings(tree: SourceTree, line: int) -> Iterator[str]:

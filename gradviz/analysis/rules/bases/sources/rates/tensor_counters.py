@@ -9,7 +9,7 @@ from math import prod
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name, single_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 _MIN_TIMES = 4
 _MAX_CALLS = 6

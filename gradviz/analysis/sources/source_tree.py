@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, parsed
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS, parsed
 
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -82,8 +82,11 @@ class SourceTree:
 
     def statements_at(self, line: int) -> list[ast.stmt]:
         """The statements that a line is in, outer ones first."""
-        statements = (node for node in self.nodes if isinstance(node, ast.stmt))
-        return [each for each in statements if each.lineno <= line <= last_line(each)]
+        return [each for each in self._statements if each.lineno <= line <= last_line(each)]
+
+    @cached_property
+    def _statements(self) -> list[ast.stmt]:
+        return [node for node in self.nodes if isinstance(node, ast.stmt)]
 
     def loops_around(self, node: ast.AST) -> Iterator[Loop]:
         """The loops of the same function that run a node many times, innermost first."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.sources.source_tree import SourceTree
 
 MAX_ROUNDS = 20
 _NAMES = (ast.Name, ast.Attribute)
