@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.names.conditions_on_names import loops_over_names
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, parameters_of
-from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, parameters_of
 
 _ENDS_WITH_DIGIT = re.compile(r"(.*\D)(\d)")
 _MOST = 60
