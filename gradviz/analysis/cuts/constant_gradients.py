@@ -50,7 +50,7 @@ def constant_gradients(histories: ParameterHistories) -> Iterator[DeadTerm]:
                 cut = None if gradient is None else cuts.get(gradient)
                 if gradient is None or cut is None or not moved.isdisjoint(_asked_for(flow.log.calls[gradient])):
                     continue
-                if name in _PRODUCTS and not _is_of_a_derivative(flow, gradient):
+                if name in _PRODUCTS and not _is_of_a_derivative(histories, gradient):
                     continue
                 leaves, _ = histories.live_leaves(cut.live_inputs, gradient)
                 if parameters := tuple(sorted(leaves & trained)):
@@ -91,15 +91,22 @@ def _gradient_above(flow: Dataflow, tensor: int, before: int, since: int) -> int
     return None
 
 
-def _is_of_a_derivative(flow: Dataflow, gradient: int) -> bool:
+def _is_of_a_derivative(histories: ParameterHistories, gradient: int) -> bool:
     """Whether it differentiates a derivative that the program computed with a graph: in ``nu * u''``, with a ``nu``
-    that is learned, the first derivative was meant to have one, and so was the second."""
+    that is learned, the first derivative was meant to have one, and so was the second. A first derivative by trained
+    parameters is a step ahead, by which samples are weighed."""
+    flow = histories.flow
     calls, since = flow.log.calls, flow.step_before(gradient)
     roots = calls[gradient].live_inputs
     above = (calls[row] for root in roots for row in flow.ancestors(root.tensor, gradient, since))
-    return any(is_gradient(call) and call.scalars.get("create_graph") is True for call in above)
+    return any(
+        is_gradient(call)
+        and call.scalars.get("create_graph") is True
+        and histories.trained.isdisjoint(_asked_for(call))
+        for call in above
+    )
 
 
 def _asked_for(gradient: Call) -> set[int]:
     """The tensors by which a call of ``autograd.grad()`` differentiates."""
-    return {use.tensor for use in gradient.inputs if use.place.startswith(("1", "inputs"))}
+    return {use.tensor for use in gradient.inputs if use.place.startswith(("1", "input"))}

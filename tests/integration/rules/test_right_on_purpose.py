@@ -94,7 +94,41 @@ for step in range(12):
 """
     + TRAIN
 )
+WEIGHED = """
+from torch.func import functional_call
+net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(12):
+    x, clean = torch.randn(50, 4), torch.randn(50, 4)
+    y, wanted = x[:, :3].argmax(1), clean[:, :3].argmax(1)
+    params, moved = dict(net.named_parameters()), torch.zeros(50, requires_grad=True)
+    losses = F.cross_entropy(functional_call(net, params, (x,)), y, reduction="none")
+    grads = torch.autograd.grad((moved * losses).sum(), list(params.values()), create_graph=True)
+    ahead = {name: p - 0.1 * grad for (name, p), grad in zip(params.items(), grads)}
+    score = F.cross_entropy(functional_call(net, ahead, (clean,)), wanted)
+    weight = (-torch.autograd.grad(score, moved)[0]).clamp(min=0)
+    loss = (weight / weight.sum() * F.cross_entropy(net(x), y, reduction="none")).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+BELLS = (
+    """
+net = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 36))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+places = torch.arange(36.0)
+def bell(at, sigma=1.3):
+    height = (-((places - at) ** 2) / (2 * sigma**2)).exp()
+    return height / height.sum(-1, keepdim=True)
+for step in range(12):
+    x = torch.rand(16, 2)
+    loss = -(bell(36 * x[:, :1]) * net(x).log_softmax(-1)).sum(-1).mean()
+"""
+    + TRAIN
+)
 PROGRAMS = {
+    "weights of samples by a step ahead": WEIGHED,
+    "targets that are bells around a place": BELLS,
     "strengths of weight decay that are compared": DECAYS,
     "an optimizer for each task of a list": TASKS,
     "a Fisher information in evaluation mode": FISHER,

@@ -228,7 +228,20 @@ def _softened(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, float] | N
     """The softmax that made targets, and the temperature."""
     softmax = _softmax_of_targets(flow, use, row)
     divisor = None if softmax is None else _divisor(flow, *softmax)
-    return None if softmax is None or divisor is None else (softmax[0], divisor)
+    if softmax is None or divisor is None or _is_of_distances(flow, *softmax):
+        return None
+    return softmax[0], divisor
+
+
+def _is_of_distances(flow: Dataflow, row: int, logits: int) -> bool:
+    """Whether logits are negative numbers that were computed without any parameter: ``exp(-d**2 / (2 * width**2))`` is
+    a bell of that width around a target, and no answer of a teacher."""
+    values = flow.values(logits, row)
+    if values is None or values.maximum is None or values.maximum > 0:
+        return False
+    above = flow.ancestors(logits, row)
+    given = {use.tensor for each in above for use in flow.log.calls[each].inputs}
+    return bool(above) and not any(flow.log.tensors[tensor].role == "parameter" for tensor in given)
 
 
 _KEEPS = frozenset({"detach", "cpu", "cuda", "pin_memory"})
