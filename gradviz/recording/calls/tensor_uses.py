@@ -49,6 +49,8 @@ class TensorUses:
             known = self.tensors.add(tensor)
             if is_input:
                 self._claim_unseen(known, tensor, row)
+        elif known.is_lazy:
+            self.tensors.renew(known, tensor)
         if known.first_row is None:  # it may have got a name before its first use
             known.first_row = row
         flag = requires_grad(tensor)
