@@ -211,7 +211,7 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
     plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     if not plain.is_cpu and plain.is_floating_point():
         return read_at_once(plain, count)
-    if count == 1 and plain.dtype in _HAVE_KERNELS:  # like most losses
+    if count == 1 and plain is tensor and plain.dtype in _HAVE_KERNELS:  # like most losses
         number = float(plain)
         if isfinite(number):
             return ValueFacts(count, number, number, int(number == 0))

@@ -76,6 +76,11 @@ def test_a_lazy_weight_has_the_shape_and_memory_that_its_module_gave_it(is_in_op
     assert (weight.role, weight.storage) == ("parameter", log.tensors[flat.tensor].storage)
 
 
+def test_a_single_complex_number_is_logged_with_its_values() -> None:
+    log = log_of(lambda: torch.complex(weight(2), torch.ones(2)).sum().abs())
+    assert the_call(log, "sum").outputs[0].values == ValueFacts(1, 2.0, 2.0, 0)
+
+
 def test_a_logged_call_has_its_inputs_and_outputs() -> None:
     w, x = weight(2), torch.tensor([0.0, 3.0])
     log = log_of(lambda: (w * x).detach())
