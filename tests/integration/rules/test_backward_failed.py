@@ -115,6 +115,40 @@ def test_other_ends_of_a_program_are_no_failed_backward(program: str, tmp_path: 
     assert alarms(HEAD + program, tmp_path) == []
 
 
+REENTRANT = """
+from torch.utils.checkpoint import checkpoint
+layer = nn.Linear(3, 3)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+checkpoint(layer, torch.randn(4, 3), use_reentrant=True).sum().backward()
+"""
+ONCE_DIFFERENTIABLE = """
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+w = torch.randn(6, requires_grad=True)
+(g,) = torch.autograd.grad(Square.apply(torch.randn(20, 6) @ w).pow(2).mean(), w, create_graph=True)
+torch.autograd.grad(g @ torch.ones(6), w)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "program"),
+    [("reentrant_checkpoint", REENTRANT), ("double_backward_unsupported", ONCE_DIFFERENTIABLE)],
+)
+def test_what_says_why_there_is_no_path_explains_that_torch_found_none(
+    cause: str, program: str, tmp_path: Path
+) -> None:
+    quiet = HEAD + "import warnings\nwarnings.simplefilter('ignore')\n"
+    assert {each.cause for each in alarms(quiet + program, tmp_path)} == {cause}
+
+
 def test_a_report_of_notes_also_says_that_the_program_raised(tmp_path: Path) -> None:
     program = f"{LAYER}layer(torch.ones(2, 3))\nh.sum().backward()\nlayer(torch.ones(4, 5))\n"
     report = check_report(recorded(HEAD + program, tmp_path), RULES)

@@ -51,7 +51,7 @@ class FunctionsOfNumbers:
 
 
 def is_function_of(scalar: float, value: float) -> bool:
-    """Whether a number equals another one, or a usual function of it: that says little, unless both are used at once."""
+    """Whether a number equals another one, or a usual function of it, which says something if both are used at once."""
     return abs(value) < _LARGEST and _key(scalar) in {_key(each) for each in (value, *_functions(value))}
 
 

@@ -8,6 +8,7 @@ from textwrap import shorten
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import RaisedBackward
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, ScriptError
@@ -78,11 +79,10 @@ class BackwardFailed(Rule):
         refused = [row for row in raised if flow.log.calls[row].function.endswith(_BACKWARD)]
         for row in (begun or refused)[-1:]:
             failed = next((each for each in case.backward_calls.raised if each.call is flow.log.calls[row]), None)
-            yield self._finding(case, location_of_call(flow, row), error, failed)
+            yield self._finding(case, row, error, failed)
 
-    def _finding(
-        self, case: Case, location: Location | None, error: ScriptError, failed: RaisedBackward | None
-    ) -> Finding:
+    def _finding(self, case: Case, row: int, error: ScriptError, failed: RaisedBackward | None) -> Finding:
+        location = location_of_call(case.dataflow, row)
         node = None if failed is None else failed.node
         made = None if failed is None or node is None else case.location_of(failed.graph, node.id)
         own = None if error.call_site is None else Location(*error.call_site)
@@ -100,6 +100,7 @@ class BackwardFailed(Rule):
             else "look at what it starts from, and which arguments it is given",
             location=location,
             symptom_location=inner or (made if made != location else None),
+            tensors=_without_path(case, row),
             op=None if node is None else node.name,
             nodes=() if failed is None or node is None else case.nodes_in(failed.graph, (node.id,)),
         )
@@ -110,6 +111,19 @@ _OF_NOBODY = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "Out
 _NO_MEMORY = ("out of memory", "allocate memory")
 _RAISES = ("raise", "assert")
 _LONGEST = 200
+
+
+_NO_PATH = ("does not require grad", "not have been used in the graph")
+
+
+def _without_path(case: Case, row: int) -> tuple[str, ...]:
+    """If torch found no path to them: the names of the tensors that should get a gradient, of which other findings may
+    tell why they get none."""
+    call = case.dataflow.log.calls[row]
+    if not any(words in (call.raised or "") for words in _NO_PATH):
+        return ()
+    asked = [use.tensor for use in call.asked]
+    return names_of(case.dataflow, asked or sorted(case.histories.trained))
 
 
 def _words(error: ScriptError) -> str:

@@ -64,10 +64,11 @@ def _summary(report: Report) -> str:
     if report.hang:
         return ", ".join(["it hung: no rank got on", *said])
     if said:
-        is_told = any(each.is_alarm and each.symptom == "raises" for each in report.findings)
-        is_left_out = bool(report.known or report.suppressed)
-        if report.raised and report.raised != KeyboardInterrupt.__name__ and not (is_told or is_left_out):
-            said.append(f"and it raised {report.raised}, which no rule explains")
+        alarms = [each for each in report.findings if each.is_alarm]
+        is_told = any(each.symptom == "raises" for each in alarms)
+        if report.raised and report.raised != KeyboardInterrupt.__name__ and not is_told:
+            may_be_explained = alarms or report.known or report.suppressed
+            said.append(f"and it raised {report.raised}{'' if may_be_explained else ', which no rule explains'}")
         return ", ".join(said)
     if report.raised and not report.checked:
         return f"it raised {report.raised} before any backward(): there was nothing to check"
