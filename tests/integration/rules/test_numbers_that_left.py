@@ -160,3 +160,31 @@ def test_the_temperature_of_an_actor_may_be_a_number_where_its_own_loss_trains_i
     )
     script = HEAD + ROD.format(nu="math.exp(self.log_nu.item())", residual=residual, start="0.0", log=log)
     assert not [each for each in alarms(script, tmp_path) if each.cause == "tensor_rewrap"]
+
+
+UNKNOWN_FUNCTION = "math.erf(self.log_nu.item()) + 3.7  # HERE"
+
+
+def test_a_parameter_that_is_only_read_as_a_number_is_told_at_that_line(tmp_path: Path) -> None:
+    script = HEAD + ROD.format(nu=UNKNOWN_FUNCTION, start="0.0", **AS_NUMBER)
+    assert_first_alarm(script, "unused_parameter", tmp_path)
+    assert [(each.tensors, "only its number is read" in each.message) for each in alarms(script, tmp_path)] == [
+        (("model.log_nu",), True), (("model.log_k",), False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("notes", "log"),
+    [
+        ("pass", "print(model.log_nu.item())"),
+        ("self.notes = {'nu': self.log_nu.item()}", ""),
+        ("print(self.log_nu.item())", ""),
+        ("self.notes = self.log_nu.item()", ""),
+    ],
+)
+def test_a_parameter_whose_number_is_only_logged_is_told_where_it_is_made(notes: str, log: str, tmp_path: Path) -> None:
+    noted = f"0\n    def noted(self, u):\n        {notes}\n        return u.square()"
+    script = HEAD + ROD.format(nu=noted, start="0.0", residual="self.noted(u) - u.cos()", log=log)
+    (found,) = alarms(script, tmp_path)
+    assert (found.cause, found.location and found.location.line) == ("unused_parameter", 13)
+    assert "nothing is ever computed from them" in found.message
