@@ -58,6 +58,10 @@ class Rule(ABC):
     """Whether its words fit many mistakes, which other rules tell more precisely: a finding of another rule that joins
     the same two lines, about some of the same tensors, replaces its own."""
 
+    only_repeats_error: ClassVar[bool] = False
+    """Whether it only repeats the error that ended the program: an alarm of another rule that says why it raises, or an
+    error at the same line, replaces its finding."""
+
     comes_later: ClassVar[bool] = False
     """Whether what it finds may have many causes, or only makes training slower: among findings that are as severe,
     those of other rules come first."""

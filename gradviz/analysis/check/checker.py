@@ -156,15 +156,18 @@ def _without_explained(
     for finding, names in zip(findings, tensors, strict=True):
         explained.setdefault(finding.cause, set()).update(names, _lines_explained(finding))
     last = {rule.code for rule in known if rule.is_last_resort}
-    others = [finding for finding in findings if finding.code not in last]
+    repeating = {rule.code for rule in known if rule.only_repeats_error}
+    others = [finding for finding in findings if finding.code not in last | repeating]
     causes = tuple(finding.cause for finding in others)
-    deeper = {rule.code: (*rule.yields_to, *(causes if rule.is_last_resort else ())) for rule in known}
+    deeper = {rule.code: (*rule.yields_to, *(causes if rule.code in last | repeating else ())) for rule in known}
     general = {rule.code for rule in known if rule.is_general}
     is_told = any(finding.is_alarm and not finding.tensors for finding in others)
+    is_error_told = any(finding.is_alarm and finding.symptom == "raises" for finding in others)
     return [
         finding
         for finding, names in zip(findings, tensors, strict=True)
         if not (is_told and finding.code in last)
+        and not (is_error_told and finding.code in repeating)
         and not _is_told_precisely(finding, findings, general)
         and not any(
             explained.get(name, set()).intersection((*names, (finding.severity, finding.location)))

@@ -101,15 +101,24 @@ class FailedBackwards:
         if said is None:
             return None
         wanted = _Wanted(math.prod(int(size) for size in said[1].split(",") if size.strip()), int(said[3]))
-        for index, node in self._suspects(backward):
-            saver = self._flow.call_of_node(node)
-            slots = [saved for saved in node.saved if wanted.may_be(saved)]
-            if saver is not None and slots:
-                for found in self._changed_since(saver, backward, wanted, "result" in slots[0].slot):
-                    return replace(found, slot=slots[0].slot, node=(index, node.id))
+        found = self._of_suspects(backward, wanted)
+        if found is not None:
+            return found
         for saver in reversed(self.reached(backward).rows):
             for found in self._changed_since(saver, backward, wanted):
                 return found
+        # The log has the size of a tensor when it was first seen: ``weight.data = larger`` gives it another.
+        return self._of_suspects(backward, wanted, knows_sizes=False)
+
+    def _of_suspects(self, backward: int, wanted: _Wanted, *, knows_sizes: bool = True) -> Overwritten | None:
+        for index, node in self._suspects(backward):
+            saver = self._flow.call_of_node(node)
+            slots = [saved for saved in node.saved if wanted.may_be(saved)]
+            if saver is None or not slots:
+                continue
+            is_result = "result" in slots[0].slot
+            for found in self._changed_since(saver, backward, wanted, is_result, knows_sizes=knows_sizes):
+                return replace(found, slot=slots[0].slot, node=(index, node.id))
         return None
 
     def _suspects(self, backward: int) -> Iterator[tuple[int, Node]]:
@@ -125,11 +134,13 @@ class FailedBackwards:
                 yield index, node
 
     def _changed_since(
-        self, saver: int, backward: int, wanted: _Wanted, is_result: bool = False
+        self, saver: int, backward: int, wanted: _Wanted, is_result: bool = False, *, knows_sizes: bool = True
     ) -> Iterator[Overwritten]:
         """Tensors that a call used, returned or made inside of itself, and that were changed after it."""
         for use in self._uses(saver, is_result):
-            if use.version != wanted.version or not wanted.is_as_large(self._log.tensors[use.tensor].facts):
+            if use.version != wanted.version:
+                continue
+            if knows_sizes and not wanted.is_as_large(self._log.tensors[use.tensor].facts):
                 continue
             changes = self._flow.changes(use.tensor, saver, backward)
             if changes:

@@ -98,6 +98,7 @@ from gradviz.analysis.rules.forecasts.positions_start_again import PositionsStar
 from gradviz.analysis.rules.forecasts.restored_by_other_column import RestoredByOtherColumn
 from gradviz.analysis.rules.forecasts.scaled_by_target import ScaledByTarget
 from gradviz.analysis.rules.forecasts.windows_split_at_random import WindowsSplitAtRandom
+from gradviz.analysis.rules.graph_lifetime.backward_failed import BackwardFailed
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
@@ -768,6 +769,7 @@ RULES: tuple[type[Rule], ...] = (
     BestIsTheModel,
     PartsJoinedByAnd,
     ValueOfTheLastTurn,
+    BackwardFailed,
     CopyChooses,
     CountedAtOtherEnd,
     EndsOneStepLate,

@@ -75,6 +75,7 @@ class KnownTensor:
         "hidden_in",
         "holder",
         "is_in_script",
+        "is_lazy",
         "is_leaf",
         "is_moved",
         "is_used_elsewhere",
@@ -99,6 +100,8 @@ class KnownTensor:
         """The same two flags, when the tensor was last seen."""
         is_parameter = issubclass(type(tensor), torch.nn.Parameter)
         self.role: Literal["parameter", "buffer", "tensor"] = "parameter" if is_parameter else "tensor"
+        self.is_lazy: bool = torch.nn.parameter.is_lazy(tensor)
+        """Whether a lazy module has not yet given it a shape and memory, so far as is known."""
         self.first_row: Any = None
         self.producer: Any = None
         self.gradient_of: KnownTensor | None = None
@@ -173,12 +176,18 @@ class KnownTensors:
             known.gathered = weak_tensor(tensor)
             return known
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
-        if known.storage is not None and not known.is_leaf:
-            known.storage.computed = known
-        if known.storage is not None and known.role == "parameter" and known.storage.parameter is None:
-            known.storage.parameter, known.storage.source = known, known.storage.computed
+        _enter_memory(known)
         self._tensors[address_of(tensor)] = known
         return known
+
+    def renew(self, known: KnownTensor, tensor: torch.Tensor) -> None:
+        """A lazy tensor is used again: if its module has given it a shape and memory since, these are its own."""
+        if torch.nn.parameter.is_lazy(tensor):
+            return
+        known.is_lazy = False
+        known.facts, known.storage = self._facts.of_tensor(tensor), self.storage(tensor)
+        known.values_of_version = -1
+        _enter_memory(known)
 
     def join(self, tensor: torch.Tensor, inner: torch.Tensor) -> None:
         """Count a new tensor and the one inside it as the same: a transform returns only the inner one."""
@@ -234,6 +243,15 @@ class KnownTensors:
             if storage.weak.expired():
                 del self._storages[address]
         self._sweep_at = max(_SWEEP_AFTER, 2 * len(self._tensors))
+
+
+def _enter_memory(known: KnownTensor) -> None:
+    """Tell the memory of a tensor that it is there."""
+    storage = known.storage
+    if storage is not None and not known.is_leaf:
+        storage.computed = known
+    if storage is not None and known.role == "parameter" and storage.parameter is None:
+        storage.parameter, storage.source = known, storage.computed
 
 
 def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:

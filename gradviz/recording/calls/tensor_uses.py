@@ -49,6 +49,8 @@ class TensorUses:
             known = self.tensors.add(tensor)
             if is_input:
                 self._claim_unseen(known, tensor, row)
+        elif known.is_lazy:
+            self.tensors.renew(known, tensor)
         if known.first_row is None:  # it may have got a name before its first use
             known.first_row = row
         flag = requires_grad(tensor)
@@ -209,7 +211,7 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
     plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     if not plain.is_cpu and plain.is_floating_point():
         return read_at_once(plain, count)
-    if count == 1 and plain.dtype in _HAVE_KERNELS:  # like most losses
+    if count == 1 and plain is tensor and plain.dtype in _HAVE_KERNELS:  # like most losses
         number = float(plain)
         if isfinite(number):
             return ValueFacts(count, number, number, int(number == 0))

@@ -98,6 +98,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV974": (("in reversed(range(steps))", (("for i in range(steps)", "for i in reversed(range(steps))"),)),),
     "GV973": (("1 - dones[t]", (("1 - dones[t + 1]", "1 - dones[t]"),)),),
     "GV972": (("index_add_(0, dst, ones)", (("index_add_(0, src, torch.ones", "index_add_(0, dst, torch.ones"),)),),
+    "GV970": (("mend what backward runs at line 13", (("matrix[:2]", "matrix.T"),)),),
     "GV971": (
         (
             "target(following).gather(1, best)",

@@ -40,6 +40,28 @@ critic(action.detach()).sum().backward()
 optimizer.step()  # here
 (-value.mean()).backward()
 """
+LAZY_CRITIC = """
+actor, critic = nn.Linear(3, 2), nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.LazyLinear(1))
+critic(torch.zeros(1, 2))
+optimizer = torch.optim.Adam(critic.parameters(), lr=0.1)
+action = actor(torch.randn(4, 3))
+value = critic(action)
+critic(action.detach()).sum().backward()
+optimizer.step()  # here
+(-value.mean()).backward()
+"""
+CRITIC_THAT_GREW = """
+actor, critic = nn.Linear(3, 2), nn.Linear(2, 1)
+critic(torch.zeros(1, 2))
+critic.weight.data = torch.cat([critic.weight.data, torch.zeros(1, 2)])
+critic.bias.data = torch.zeros(2)
+optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+action = actor(torch.randn(4, 3))
+value = critic(action)
+critic(action.detach()).sum().backward()
+optimizer.step()  # here
+(-value.mean()).backward()
+"""
 GENERATOR_NOT_DETACHED = """
 generator, critic = nn.Linear(3, 2), nn.Linear(2, 1)
 fake = generator(torch.randn(4, 3)).tanh()
@@ -201,6 +223,8 @@ def marked_line(program: str) -> int:
         ("inplace_modified_saved", SLICE_OF_A_SAVED_RESULT),
         ("inplace_modified_saved", BUFFER_REUSED_BY_EVERY_STEP),
         ("optimizer_step_before_backward", ACTOR_AND_CRITIC),
+        ("optimizer_step_before_backward", LAZY_CRITIC),
+        ("optimizer_step_before_backward", CRITIC_THAT_GREW),
         ("graph_freed", GENERATOR_NOT_DETACHED),
         ("graph_freed", FEATURES_OF_THE_WHOLE_EPOCH),
         ("graph_freed", LOSSES_IN_A_LIST),

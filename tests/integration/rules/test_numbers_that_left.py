@@ -86,3 +86,105 @@ def test_zeros_that_were_written_are_no_weights(tmp_path: Path) -> None:
         "print([each.item() for each in weights])\n    s = torch.stack(list(weights)) + torch.tensor([0.0, 0.0, 0.0])"
     )
     assert not alarms(HEAD + WEIGHTED.format(lines=lines), tmp_path)
+
+
+ROD = """
+import math
+class Rod(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.field = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.log_nu, self.log_k = nn.Parameter(torch.tensor({start})), nn.Parameter(torch.tensor({start}))
+    @property
+    def nu(self):
+        return {nu}
+    @property
+    def k(self):
+        return math.exp(2 * self.log_k)
+    def forward(self, x):
+        return self.field(x)
+    def residual(self, x):
+        u = self(x)
+        return {residual}
+model = Rod()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(6):
+    x = torch.randn(32, 2)
+    loss = (model(x)[:, 0] - x.sum(1)).square().mean() + model.residual(x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {log}
+"""
+READ = "math.exp(self.log_nu.item())  # HERE"
+NUMBERS_OF_PARAMETERS = {
+    "one that is 1": {"nu": READ, "start": "0.0"},
+    "one with many digits": {"nu": READ, "start": "0.3"},
+    "by tolist()": {"nu": "1 + self.log_nu.tolist()  # HERE", "start": "0.0"},
+    "on its line": {"residual": "1.5 * u - math.exp(self.log_nu.item()) * u.cos()  # HERE", "start": "0.0"},
+    "two for one call": {"nu": READ, "residual": "u.clamp(-self.nu, self.nu) - u.cos()", "start": "0.0"},
+}
+IN_GRAPH = {
+    "nu": "self.log_nu.exp()",
+    "residual": "self.nu * u - u.cos() + 0.1 * self.log_k",
+    "start": "0.0",
+    "log": "",
+}
+AS_NUMBER = {"residual": "self.nu * u - u.cos()", "log": ""}
+
+
+@pytest.mark.parametrize("name", NUMBERS_OF_PARAMETERS)
+def test_a_parameter_that_a_property_reads_as_a_number_is_cut_off_there(name: str, tmp_path: Path) -> None:
+    changes = {"nu": "self.log_nu.exp()", **AS_NUMBER, **NUMBERS_OF_PARAMETERS[name]}
+    assert_first_alarm(HEAD + ROD.format(**changes), "tensor_rewrap", tmp_path)
+
+
+HEALTHY_RODS = {
+    "in the graph": {},
+    "also printed": {"log": "print(model.nu.item(), math.exp(model.log_nu.item()), 1.0 * x.mean())"},
+    "with literals": {"residual": "1.0 * (self.nu * u) - 0.5 * u.cos() + 0.1 * self.log_k"},
+    "one that chooses": {"residual": "self.nu * (u if self.log_nu.item() < 9 else 0.5 * u) + 0.1 * self.log_k"},
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY_RODS)
+def test_a_number_that_is_read_beside_the_graph_cuts_nothing_off(name: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + ROD.format(**{**IN_GRAPH, **HEALTHY_RODS[name]}), tmp_path)
+
+
+def test_the_temperature_of_an_actor_may_be_a_number_where_its_own_loss_trains_it(tmp_path: Path) -> None:
+    residual = "self.nu * u - u.cos()"
+    log = (
+        "own = (model.log_nu.exp() * (loss.detach() - 1) + 0.1 * model.log_k).sum()\n    "
+        "model.zero_grad()\n    own.backward()\n    optimizer.step()"
+    )
+    script = HEAD + ROD.format(nu="math.exp(self.log_nu.item())", residual=residual, start="0.0", log=log)
+    assert not [each for each in alarms(script, tmp_path) if each.cause == "tensor_rewrap"]
+
+
+UNKNOWN_FUNCTION = "math.erf(self.log_nu.item()) + 3.7  # HERE"
+
+
+def test_a_parameter_that_is_only_read_as_a_number_is_told_at_that_line(tmp_path: Path) -> None:
+    script = HEAD + ROD.format(nu=UNKNOWN_FUNCTION, start="0.0", **AS_NUMBER)
+    assert_first_alarm(script, "unused_parameter", tmp_path)
+    assert [(each.tensors, "only its number is read" in each.message) for each in alarms(script, tmp_path)] == [
+        (("model.log_nu",), True), (("model.log_k",), False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("notes", "log"),
+    [
+        ("pass", "print(model.log_nu.item())"),
+        ("self.notes = {'nu': self.log_nu.item()}", ""),
+        ("print(self.log_nu.item())", ""),
+        ("self.notes = self.log_nu.item()", ""),
+    ],
+)
+def test_a_parameter_whose_number_is_only_logged_is_told_where_it_is_made(notes: str, log: str, tmp_path: Path) -> None:
+    noted = f"0\n    def noted(self, u):\n        {notes}\n        return u.square()"
+    script = HEAD + ROD.format(nu=noted, start="0.0", residual="self.noted(u) - u.cos()", log=log)
+    (found,) = alarms(script, tmp_path)
+    assert (found.cause, found.location and found.location.line) == ("unused_parameter", 13)
+    assert "nothing is ever computed from them" in found.message

@@ -50,6 +50,11 @@ class FunctionsOfNumbers:
         return self._by_result.get(_key(scalar))
 
 
+def is_function_of(scalar: float, value: float) -> bool:
+    """Whether a number equals another one, or a usual function of it, which says something if both are used at once."""
+    return abs(value) < _LARGEST and _key(scalar) in {_key(each) for each in (value, *_functions(value))}
+
+
 def _key(number: float) -> str:
     return f"{number:.{_DIGITS_COMPARED - 1}e}"
 

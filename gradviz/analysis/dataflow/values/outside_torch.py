@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.cuts import is_exit
-from gradviz.analysis.dataflow.values.functions_of_numbers import FunctionsOfNumbers
+from gradviz.analysis.dataflow.values.functions_of_numbers import FunctionsOfNumbers, is_function_of
 from gradviz.graph.call_log import Call, CallLog, TensorUse
 from gradviz.graph.model import Scalar
 
@@ -62,6 +62,8 @@ _TRUTHS = ("__bool__", ".equal", ".allclose", ".is_nonzero")
 _STEP_BOUNDARIES = frozenset({"backward", "step"})
 _MANY_DIGITS = 12
 _MAX_PARTS = 4
+_MAX_BETWEEN = 6
+"""A line that reads a number uses it within so many calls."""
 _PARTS = (".detach", ".data", ".__getitem__", ".unbind", ".select", ".squeeze", ".cpu", ".float", ".view", ".reshape")
 
 
@@ -94,7 +96,10 @@ class _Finder:
     def of_call(self, number: int, call: Call) -> Iterator[Reentry]:
         entries = [
             *self._of_memory(number, call),
-            *(self._of_numbers(call) or self._of_numbers_just_read(number, call)),
+            *(
+                self._of_numbers(call)
+                or [*self._of_numbers_just_read(number, call), *self._of_numbers_read_for(number, call)]
+            ),
         ]
         # The gradient from which a backward begins is made by torch itself.
         if not entries and call.kind != "backward":
@@ -137,6 +142,28 @@ class _Finder:
             use = each.inputs[0]
             if use.requires_grad or use.tensor in self._descended:
                 yield Reentry(row, use.tensor, call.outputs[0].tensor, "value")
+
+    def _of_numbers_read_for(self, number: int, call: Call) -> Iterator[Reentry]:
+        """``self.scale * x``, where a property returns ``math.exp(self.log_scale.item())``: the line of a call, or a
+        function that it has called, has just read a parameter, and the call takes a usual function of that number,
+        such as 1.0."""
+        scalars = [each for each in call.scalars.values() if type(each) is float] if call.outputs else []
+        for row in range(max(number - _MAX_BETWEEN, 0), number if scalars else 0):
+            read = self._log.calls[row]
+            if type(read.result) is float and is_exit(read) and read.inputs and self._is_of_line(call, read):
+                is_taken = any(is_function_of(each, read.result) for each in scalars)
+                if is_taken and self._is_part_of_parameter(read.inputs[0].tensor):
+                    yield Reentry(row, read.inputs[0].tensor, call.outputs[0].tensor, "value")
+
+    def _is_of_line(self, call: Call, read: Call) -> bool:
+        """Whether a number was read on the line of a call, or inside a function that this line had called."""
+        if call.call_site is None:
+            return False
+        sites = self._log.call_sites
+        line, site = sites[call.call_site], read.call_site
+        while site is not None and sites[site] != line:
+            site = sites[site].caller
+        return site is not None
 
     def _of_any_number(self, number: int, call: Call) -> Iterator[Reentry]:
         if call.function in _TAKE_INDICES and call.outputs:

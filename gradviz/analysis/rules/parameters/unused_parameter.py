@@ -96,8 +96,9 @@ class UnusedParameter(UnusedRule):
         copies = copies_in_optimizers(histories, forgotten_parameters(histories))
         without_path = {number for found in case.cut_off for number in found.tensors}
         for group in _without(elsewhere, histories, never_used(histories, case.source_line)):
-            if not (copies.keys() | without_path) >= set(group.tensors):
-                yield from self.never_used(case, group)
+            left = tuple(number for number in group.tensors if number not in copies.keys() | without_path)
+            if left:
+                yield from self.never_used(case, replace(group, tensors=left))
         for term in case.lost_terms:
             yield self._lost(case, term)
         for row, root in losses_of_no_parameter(histories):

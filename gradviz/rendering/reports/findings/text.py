@@ -64,6 +64,11 @@ def _summary(report: Report) -> str:
     if report.hang:
         return ", ".join(["it hung: no rank got on", *said])
     if said:
+        alarms = [each for each in report.findings if each.is_alarm]
+        is_told = any(each.symptom == "raises" for each in alarms)
+        if report.raised and report.raised != KeyboardInterrupt.__name__ and not is_told:
+            may_be_explained = alarms or report.known or report.suppressed
+            said.append(f"and it raised {report.raised}{'' if may_be_explained else ', which no rule explains'}")
         return ", ".join(said)
     if report.raised and not report.checked:
         return f"it raised {report.raised} before any backward(): there was nothing to check"

@@ -59,6 +59,28 @@ def test_a_leaf_made_of_a_view_of_data_is_a_leaf() -> None:
     assert (flags(row), row.is_leaf) == ((1, True, False), True)
 
 
+@pytest.mark.parametrize("is_in_optimizer_before", [False, True])
+def test_a_lazy_weight_has_the_shape_and_memory_that_its_module_gave_it(is_in_optimizer_before: bool) -> None:
+    layer = nn.LazyLinear(1)
+
+    def program() -> Tensor:
+        if is_in_optimizer_before:
+            torch.optim.SGD(layer.parameters(), lr=0.1)
+        layer(torch.ones(2, 3))
+        return layer(torch.ones(5, 3)).sum() + layer.weight.view(3).sum()
+
+    log = log_of(program)
+    weight, bias = (log.tensors[use.tensor] for use in calls_of(log, "linear")[-1].inputs[1:])
+    (flat,) = the_call(log, "view").outputs
+    assert (weight.facts.shape, bias.facts.shape) == ((1, 3), (1,))
+    assert (weight.role, weight.storage) == ("parameter", log.tensors[flat.tensor].storage)
+
+
+def test_a_single_complex_number_is_logged_with_its_values() -> None:
+    log = log_of(lambda: torch.complex(weight(2), torch.ones(2)).sum().abs())
+    assert the_call(log, "sum").outputs[0].values == ValueFacts(1, 2.0, 2.0, 0)
+
+
 def test_a_logged_call_has_its_inputs_and_outputs() -> None:
     w, x = weight(2), torch.tensor([0.0, 3.0])
     log = log_of(lambda: (w * x).detach())

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.compiled.compiled_functions import cut_in_compiled_code
-from gradviz.analysis.dataflow.call_words import call_words
+from gradviz.analysis.dataflow.call_words import at_line, call_words
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.overwritten_variables import overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -18,6 +18,7 @@ from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.hidden_code import hidden_code
 from gradviz.analysis.rules.bases.parameters.lost_results import loop_over_layers, use_it, written_into_data
+from gradviz.analysis.rules.bases.parameters.read_as_numbers import line_that_reads
 from gradviz.analysis.rules.bases.parameters.unused_heads import (
     is_not_chosen,
     is_output_left,
@@ -32,18 +33,20 @@ class UnusedRule(Rule):
     """Has the findings on parameters that are in an optimizer and get no gradient."""
 
     def never_used(self, case: Case, group: UnusedParameters) -> Iterator[Finding]:
-        """What is told of parameters from which nothing is computed: apart for each line that cuts them off."""
-        by_cut: dict[GradientCut | None, list[int]] = {}
+        """What is told of parameters from which nothing is computed: apart for each line that cuts them off, or
+        that reads their numbers."""
+        by_cut: dict[tuple[GradientCut | None, Location | None], list[int]] = {}
         for number in group.tensors:
             names = case.histories.tensor(number).names
             cut = cut_in_compiled_code(case.capture, names) if group.instead is None and not group.is_chosen else None
-            by_cut.setdefault(cut, []).append(number)
-        for cut, tensors in by_cut.items():
+            read = None if group.is_chosen else line_that_reads(case.histories, number, case.source_line)
+            by_cut.setdefault((cut, read), []).append(number)
+        for (cut, read), tensors in by_cut.items():
             part = replace(group, tensors=tuple(tensors))
             if part.is_chosen:
                 yield self._never_chosen(case.histories, part)
             elif cut is None:
-                yield self._unused(case, part)
+                yield self._unused(case, part, read)
             else:
                 is_compiled = cut not in case.capture.uncompiled_cuts
                 yield self._cut_in_compiled_code(case.histories, part, cut, is_compiled=is_compiled)
@@ -90,7 +93,8 @@ class UnusedRule(Rule):
             evidence={"parameters": len(group.tensors), "steps": steps},
         )
 
-    def _unused(self, case: Case, group: UnusedParameters) -> Finding:
+    def _unused(self, case: Case, group: UnusedParameters, read: Location | None) -> Finding:
+        """`read` is the line that reads them as numbers, if there is one."""
         histories = case.histories
         severity: Severity = "note" if group.is_of_library else "warning"
         verb = "is" if len(group.tensors) == 1 else "are"
@@ -106,6 +110,11 @@ class UnusedRule(Rule):
             what = f"{used}{_instead(histories, group)}"
             why = "for the loss such a copy is a constant"
             fix = "use the parameter itself, or take it out of the optimizer"
+        elif read is not None:
+            its = "its number is" if len(group.tensors) == 1 else "their numbers are"
+            what = f"only {its} read{at_line(read)}: no gradient comes back from there"
+            why = f"for the loss a Python number is a constant, and nothing else is computed from {pronoun}"
+            fix = f"compute with the parameter itself there, or take {pronoun} out of the optimizer"
         elif group.is_set_by_name:
             what = f"nothing is ever computed from {pronoun}: setattr() gave the model a child that forward never calls"
             why, fix = (
@@ -129,8 +138,8 @@ class UnusedRule(Rule):
             symptom="grad_none",
             why=why,
             fix=fix,
-            location=group.location or made,
-            symptom_location=made if group.location and made != group.location else None,
+            location=read or group.location or made,
+            symptom_location=made if (read or group.location) and made != (read or group.location) else None,
             tensors=names_of(histories.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )
