@@ -1,9 +1,10 @@
 """Targets that are computed from the trained model itself, and that the loss differentiates as well.
 
-Two shapes are known. A bootstrapped target, data plus a discounted output of the model, is compared with another output
-of the same model: the comparison is not symmetric, so one side is the target. And the weight of a log-probability, an
-advantage, is computed by a trained model: the weight of a score function is a constant. That of actions from data is
-known by the value in it, which the same loss fits to the returns.
+Three shapes are known. A bootstrapped target, data plus a discounted output of the model, is compared with another
+output of the same model: the comparison is not symmetric, so one side is the target. The weight of a log-probability,
+an advantage, is computed by a trained model: the weight of a score function is a constant. That of actions from data is
+known by the value in it, which the same loss fits to the returns. And the weight of an error, one over the probability
+of a sample, is computed by a model that labels train: inverse propensities are constants (Horvitz and Thompson 1952).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class OwnTarget(Struct, frozen=True):
     """One comparison, or one weighted log-probability."""
 
     kind: str
-    """``bootstrapped`` or ``weight``."""
+    """``bootstrapped``, ``weight``, or ``propensity``."""
     call: int
     """The call that compares, or multiplies."""
     source: int
@@ -80,6 +81,7 @@ def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) ->
             elif name == "mul" or _is_product_of_vectors(histories.flow, name, operands):
                 yield from _weight(histories, backward, row, operands)
                 yield from _advantage(histories, backward, row, operands)
+                yield from _propensity(histories, backward, row, operands)
 
 
 _OPERANDS = 2
@@ -156,6 +158,35 @@ def _advantage(
             if _is_fitted(flow, made, backward) and behind and not _is_of(flow, weighted.tensor, row, value):
                 yield OwnTarget("weight", row, made, backward, tuple(sorted(behind - others) or sorted(behind)), made)
                 break
+
+
+def _propensity(
+    histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse]
+) -> Iterator[OwnTarget]:
+    """Weights ``1 / p`` of errors, where labels train the probability ``p`` in the same loss."""
+    flow = histories.flow
+    for weighted, weight in (operands, operands[::-1]):
+        for made, call, _ in _calls_above(flow, weight.tensor, row, _PASS | _ELEMENTWISE):
+            is_inverse = plain_name(call.function) in ("div", "reciprocal") and call.inputs[-1].has_grad_fn
+            divisor = call.inputs[-1].tensor if is_inverse else None
+            if divisor is None or not _is_of_labels(flow, divisor, made, backward):
+                continue
+            behind = frozenset(histories.live_leaves((divisor,), made)[0]) & histories.trained
+            if behind and behind.isdisjoint(alive_above(flow, ((weighted.tensor, row),))):
+                yield OwnTarget("propensity", row, made, backward, tuple(sorted(behind)), made)
+                return
+
+
+def _is_of_labels(flow: Dataflow, probability: int, row: int, backward: int) -> bool:
+    """Whether a cross-entropy of the same step trains a probability, one minus it, or the scores it was made of."""
+    above = _calls_above(flow, probability, row, _PASS | {"sub", "rsub", "sigmoid", "softmax"})
+    tensors = {probability, *(use.tensor for _, call, is_passed in above if is_passed for use in call.live_inputs)}
+    users = {user for tensor in tensors for user in flow.users(tensor, flow.step_before(backward)) if user < backward}
+    calls = (flow.log.calls[user] for user in users if plain_name(flow.log.calls[user].function) in _CROSS_ENTROPIES)
+    return any(call.inputs[0].tensor in tensors for call in calls)
+
+
+_CROSS_ENTROPIES = frozenset({"binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "nll_loss"})
 
 
 def _is_fitted(flow: Dataflow, difference: int, backward: int) -> bool:

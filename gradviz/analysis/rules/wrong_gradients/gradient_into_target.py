@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.twin_calls import TwinCalls, twin_calls
@@ -34,7 +35,8 @@ class GradientIntoTarget(Rule):
     of a trained model (a target network, a moving average), or whose results are compared with those of the model that
     they are copies of. A target that is made of data and of a discounted output of the trained model itself
     (``reward + 0.99 * value(next_state)``), also over several steps. The weight of a log-probability (an advantage)
-    that a trained model computes. One of two like comparisons in a loss, where only the other one detaches an operand.
+    that a trained model computes, and the weight of an error that is one over a probability which labels train (an
+    inverse propensity). One of two like comparisons in a loss, where only the other one detaches an operand.
     Probabilities of a layer that labels train, which another layer imitates with ``kl_div()`` or ``cross_entropy()``.
     Comparisons of two outputs that are treated alike are left alone.
 
@@ -151,21 +153,13 @@ class GradientIntoTarget(Rule):
     def _own_target(self, case: Case, target: OwnTarget, location: Location | None) -> Finding:
         flow, names = case.dataflow, case.histories.together(target.parameters)
         used = location_of_call(flow, target.call)
-        is_weight = target.kind == "weight"
+        words = _WORDS[target.kind]
         return self.finding(
-            f"the weight of a log-probability{at_line(used)} is computed by {names}, and the loss sends gradients there"
-            if is_weight
-            else f"a target{at_line(used)} is computed by {names}, which the same loss trains: gradients go into the "
-            "target, too",
+            words.message.format(at=at_line(used), names=names),
             symptom="grad_wrong",
-            why="a score function weighs log-probabilities with constants; else the model of the weights is moved to "
-            "lower the loss of the policy"
-            if is_weight
-            else "the loss also falls by moving the target to the prediction, which is not what the data ask for",
-            fix="detach() the weight where it is multiplied"
-            if is_weight
-            else "compute the target under torch.no_grad()",
-            location=used if is_weight else location,
+            why=words.why,
+            fix=words.fix,
+            location=location if target.kind == "bootstrapped" else used,
             symptom_location=location_of_call(flow, target.backward),
             tensors=names_of(flow, target.parameters),
             evidence={"parameters": len(target.parameters)},
@@ -187,6 +181,34 @@ class GradientIntoTarget(Rule):
             tensors=names_of(flow, targets),
             evidence={"parameters": len(targets)},
         )
+
+
+class _Words(NamedTuple):
+    message: str
+    why: str
+    fix: str
+
+
+_WORDS = {
+    "bootstrapped": _Words(
+        "a target{at} is computed by {names}, which the same loss trains: gradients go into the target, too",
+        "the loss also falls by moving the target to the prediction, which is not what the data ask for",
+        "compute the target under torch.no_grad()",
+    ),
+    "weight": _Words(
+        "the weight of a log-probability{at} is computed by {names}, and the loss sends gradients there",
+        "a score function weighs log-probabilities with constants; else the model of the weights is moved to lower the "
+        "loss of the policy",
+        "detach() the weight where it is multiplied",
+    ),
+    "propensity": _Words(
+        "the weight of an error{at} is one over a probability of {names}, which labels train, and the loss sends "
+        "gradients there",
+        "the loss also falls by raising the probability of samples that are fitted badly, and the probabilities are no "
+        "longer those of the labels",
+        "detach() the weight where it is multiplied",
+    ),
+}
 
 
 def _line_of_use(histories: ParameterHistories, row: int) -> CallSite | None:
