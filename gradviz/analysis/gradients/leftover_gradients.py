@@ -145,10 +145,22 @@ def _steps_between(histories: ParameterHistories, pair: _Pair) -> set[int]:
 def _is_left_by_another(histories: ParameterHistories, tensor: int, owner: int, pair: _Pair) -> bool:
     """Whether the first backward was for another optimizer, whose parameters are before this one in its computation."""
     first, second = pair
-    if loss_of(histories, first) == loss_of(histories, second):
+    if loss_of(histories, first) == loss_of(histories, second) or _adds_up_over_parts(histories, owner, pair):
         return False
     others = _steps_between(histories, pair) - {owner}
     return any(_only_trained_through(histories, tensor, histories.held_by(other), first, second) for other in others)
+
+
+def _adds_up_over_parts(histories: ParameterHistories, owner: int, pair: _Pair) -> bool:
+    """Whether one line computes the gradients of several parts in turn and steps each, and another line then steps
+    what all of them share, with the sum: a decoder behind several encoders."""
+    calls, steps = histories.log.calls, histories.steps
+    if calls[pair[0]].call_site != calls[pair[1]].call_site:
+        return False
+    between = {calls[row].call_site for row in steps[bisect_right(steps, pair[0]) : bisect_right(steps, pair[1])]}
+    own = histories.steps_by_optimizer.get(owner, [])
+    after = own[bisect_right(own, pair[1]) :][:1]
+    return all(calls[row].call_site not in between for row in after)
 
 
 def _only_trained_through(

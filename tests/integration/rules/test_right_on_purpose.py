@@ -126,7 +126,77 @@ for step in range(12):
 """
     + TRAIN
 )
+SHARED = """
+encoders, decoder = [nn.Linear(n, 4) for n in (3, 5, 7)], nn.Sequential(nn.Tanh(), nn.Linear(4, 2))
+steps = [torch.optim.Adam(each.parameters(), lr=0.01) for each in encoders]
+shared = torch.optim.Adam(decoder.parameters(), lr=0.01)
+for step in range(8):
+    state = torch.randn(16, 8)
+    for optimizer in (*steps, shared):
+        optimizer.zero_grad()
+    for encoder, optimizer in zip(encoders, steps):
+        loss = F.mse_loss(decoder(encoder(state[:, :encoder.in_features])), state[:, :2])
+        (loss / 3).backward()
+        optimizer.step()
+    shared.step()
+"""
+STOCK = """
+policy = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+wanted = 10 + torch.randn(32, 6)
+for step in range(8):
+    stock, cost = torch.full((32,), 10.0), 0
+    for day in range(6):
+        seen = torch.stack([stock / 10, torch.full_like(stock, day / 6)], 1)
+        stock = stock + 10 * F.softplus(policy(seen).squeeze(1)) - wanted[:, day]
+        cost = cost + stock.abs().mean()
+    optimizer.zero_grad()
+    cost.backward()
+    optimizer.step()
+"""
+PROBED = """
+encoder = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+def train(inputs, model, parameters):
+    optimizer = torch.optim.Adam(parameters, lr=0.01)
+    for step in range(6):
+        loss = F.cross_entropy(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+x = torch.randn(32, 4)
+labels = (x[:, 0] > 0).long()
+train(x, encoder, encoder.parameters())
+def probe(encoder):
+    encoder.eval()
+    with torch.no_grad():
+        features = encoder(x)
+    head = nn.Linear(2, 2)
+    train(features, head, head.parameters())
+    return (head(features).argmax(1) == labels).float().mean().item()
+untrained = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+print(probe(untrained), probe(encoder))
+"""
+PATH = """
+model = nn.Linear(6, 1)
+x = torch.randn(40, 6)
+def fit(model, strength):
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1.0, max_iter=5)
+    def closure():
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x), x[:, :1]) + strength * model.weight.square().mean()
+        loss.backward()
+        return loss
+    for _ in range(4):
+        optimizer.step(closure)
+for strength in (10.0, 1.0, 0.1, 0.01):
+    fit(model, strength)
+    print(strength, F.mse_loss(model(x), x[:, :1]).item())
+"""
 PROGRAMS = {
+    "a decoder that several encoders share": SHARED,
+    "a simulation that begins with one state": STOCK,
+    "an encoder that is evaluated untrained": PROBED,
+    "a warm start for each strength of a penalty": PATH,
     "weights of samples by a step ahead": WEIGHED,
     "targets that are bells around a place": BELLS,
     "strengths of weight decay that are compared": DECAYS,

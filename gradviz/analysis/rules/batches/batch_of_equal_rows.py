@@ -178,6 +178,7 @@ def _varied_beside(case: Case, row: int, batch: TensorUse) -> int | None:
     """Data of the same samples, different from row to row, which the loss compares with what becomes of a batch.
 
     None also where another layer gets data of these samples that differs: then the model does not see one sample only.
+    And where the same layer goes on with what was computed of it, as a simulation does that begins with the same state.
     """
     flow = case.dataflow
     backward = case.histories.backward_after(row)
@@ -195,8 +196,19 @@ def _varied_beside(case: Case, row: int, batch: TensorUse) -> int | None:
 def _sees_more(flow: Dataflow, row: int, size: int, backward: int) -> bool:
     """Whether another layer of this step gets data of as many samples that differ."""
     rows = range(flow.step_before(row), backward)
+    layer = _parameter(flow, flow.log.calls[row])
+    users = flow.users(layer, row) if layer is not None else ()
+    if any(_takes_a_state(flow, flow.log.calls[each], size) for each in users if each < backward):
+        return True
     return any(
         _is_layer(flow, flow.log.calls[each]) and _varied_of(flow, each, size, noise=True) is not None for each in rows
+    )
+
+
+def _takes_a_state(flow: Dataflow, call: Call, size: int) -> bool:
+    """Whether a layer gets as many samples with a history of their own."""
+    return plain_name(call.function) in _FIRST and any(
+        use.has_grad_fn and shape_of(flow, use.tensor)[:1] == (size,) for use in call.inputs
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -71,8 +72,11 @@ class StatisticsNeverUpdated(Rule):
             weight = next((use.tensor for use in call.inputs if use.place in ("weight", "3")), None)
             if weight is None or weight in case.histories.trained or not _has_first_statistics(case, row):
                 continue
-            replaced = (each for each in flow.data_replacements(weight) if steps[0] < each < row)
-            changes = [*flow.changes(weight, steps[0], row), *replaced]
+            # A model may be made after the first step, and is given its first values then.
+            trained = steps[bisect_left(steps, flow.log.tensors[weight].first_seen or 0) :][:1]
+            since = trained[0] if trained else row
+            replaced = (each for each in flow.data_replacements(weight) if since < each < row)
+            changes = [*flow.changes(weight, since, row), *replaced]
             if changes:
                 found[location_of_call(flow, max(changes))].setdefault(weight, row)
         for location, weights in found.items():

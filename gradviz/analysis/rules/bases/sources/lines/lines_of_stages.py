@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, function_of
@@ -43,11 +43,13 @@ from gradviz.analysis.parameters.creation_lines import first_writes
 from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
     LOOPS,
+    Key,
     Loop,
     SourceTree,
     called_name,
     last_line,
     last_name,
+    parameters_of,
     tree_of,
 )
 
@@ -113,11 +115,31 @@ def goes_through_things(tree: SourceTree, loop: Loop | ast.comprehension) -> boo
 
 
 def _computes_with_it(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
-    """Whether each step computes with the number of a loop, as with a share of noise: no learning rate."""
+    """Whether each step computes with the number of a loop, as with a share of noise, itself or in a function of the
+    file that takes it: no learning rate."""
     keys = {tree.key_of(each) for each in ast.walk(loop.target)} - {None}
     inner = [each for each in _inside(tree, loop) if isinstance(each, LOOPS)]
-    names = (each for within in inner for each in ast.walk(within) if isinstance(each, ast.Name))
+    taken = [each for node in _inside(tree, loop) for each in _taken_as(tree, node, keys)]
+    return any(_are_terms(tree, within, keys) for within in inner) or any(
+        _are_terms(tree, function, {Key(function.lineno, name)}) for function, name in taken
+    )
+
+
+def _are_terms(tree: SourceTree, part: ast.AST, keys: Set[Key | None]) -> bool:
+    """Whether a part of the source adds or multiplies with a variable."""
+    names = (each for each in ast.walk(part) if isinstance(each, ast.Name))
     return any(isinstance(tree.parent(each), ast.BinOp) for each in names if tree.key_of(each) in keys)
+
+
+def _taken_as(tree: SourceTree, call: ast.AST, keys: Set[Key | None]) -> Iterator[tuple[ast.FunctionDef, str]]:
+    """The functions of the file that a call gives a variable to, each with the name of its parameter."""
+    if not isinstance(call, ast.Call):
+        return
+    for function in tree.nodes:
+        if isinstance(function, ast.FunctionDef) and function.name == called_name(call):
+            by_place = zip(parameters_of(function), call.args, strict=False)
+            by_name = ((each.arg or "", each.value) for each in call.keywords)
+            yield from ((function, name) for name, value in (*by_place, *by_name) if tree.key_of(value) in keys)
 
 
 def _gives_to_a_library(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> bool:
