@@ -13,7 +13,7 @@ from itertools import count
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.call_words import callers, plain_name
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, overwrites
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.values.outside_torch import Reentry, looks_computed
@@ -131,7 +131,7 @@ def is_parameter_as_number(flow: Dataflow, cut_path: CutPath, tensors: Container
     """Whether the value of one of these leaves is read with ``item()`` and goes at once into an operation that would
     have a gradient for it: ``x.clamp(0, clip.item())``.
 
-    A short number, such as 0.5, may be there by chance, unless it is the same line.
+    A short number, such as 0.5, may be there by chance, unless the same line has read it, itself or in a function.
     """
     calls, cut = flow.log.calls, cut_path.cut
     if cut.kind != "value" or len(cut_path.calls) <= 1 or cut_path.doubt != GUESSES.index("value"):
@@ -140,7 +140,7 @@ def is_parameter_as_number(flow: Dataflow, cut_path: CutPath, tensors: Container
     is_of_leaf = all(tensor in tensors for tensor in cut.live_inputs)
     if not is_of_leaf or plain_name(calls[used].function) not in _TAKE_NUMBERS:
         return False
-    return looks_computed(calls[read].result) or flow.line_of(read) == flow.line_of(used)
+    return looks_computed(calls[read].result) or flow.line_of(used) in {flow.line_of(read), *callers(flow, read)}
 
 
 _TAKE_NUMBERS = frozenset({

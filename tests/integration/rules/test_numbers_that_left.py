@@ -139,6 +139,16 @@ def test_a_parameter_that_a_property_reads_as_a_number_is_cut_off_there(name: st
     assert_first_alarm(HEAD + ROD.format(**changes), "tensor_rewrap", tmp_path)
 
 
+def test_who_reads_a_parameter_as_a_number_is_told_to_compute_in_torch(tmp_path: Path) -> None:
+    (found,) = [
+        each
+        for each in alarms(HEAD + ROD.format(nu=READ, start="0.0", **AS_NUMBER), tmp_path)
+        if each.cause == "tensor_rewrap"
+    ]
+    assert "torch.exp(p) for math.exp(p.item())" in found.fix
+    assert found.why == "a Python number has no history: for the operation that takes it, it is a constant"
+
+
 HEALTHY_RODS = {
     "in the graph": {},
     "also printed": {"log": "print(model.nu.item(), math.exp(model.log_nu.item()), 1.0 * x.mean())"},

@@ -69,7 +69,8 @@ class TensorRewrap(CutRule):
             return "use the result itself (torch.func.functional_call runs a module with computed weights)"
         if found.is_parameter_as_number:
             return (
-                "give the operation the parameter itself; as a bound: torch.minimum(x, bound), torch.maximum(x, bound)"
+                "give the operation the parameter itself, and compute with it in torch: torch.exp(p) for "
+                "math.exp(p.item()); as a bound: torch.minimum(x, bound), torch.maximum(x, bound)"
             )
         if flow.log.calls[found.cut.call].function.endswith(".Variable"):
             return "remove Variable(): since torch 0.4 every tensor is a variable"
