@@ -235,6 +235,15 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, dic
         )
 
 
+def words_of_error(type_name: str, message: str) -> str:
+    """Type and first line of the message of an exception, as `Call.raised` has them."""
+    lines = message.splitlines() or [""]
+    return f"{type_name}: {lines[0][:_MAX_MESSAGE]}".removesuffix(": ")
+
+
+_MAX_MESSAGE = 300
+
+
 class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """The state of a parameter, or of another leaf that could have a gradient, when the program ended."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.dataflow.call_words import callers, class_of, plain_name
+from gradviz.analysis.dataflow.call_words import callers, class_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Location
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_lines_around
@@ -71,6 +72,12 @@ def call_that_made_optimizer(flow: Dataflow, optimizer: int) -> int | None:
     """The call that gave an optimizer its first group."""
     groups = flow.rows_of_kind("add_param_group")
     return next((row for row in groups if flow.log.calls[row].optimizer == optimizer), None)
+
+
+def line_that_made_optimizer(flow: Dataflow, optimizer: int) -> Location | None:
+    """The user's own line of that call."""
+    made = call_that_made_optimizer(flow, optimizer)
+    return None if made is None else location_of_call(flow, made)
 
 
 def is_set_by_hand(flow: Dataflow, writes: tuple[int, ...]) -> bool:

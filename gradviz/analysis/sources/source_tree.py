@@ -215,6 +215,12 @@ def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]
     return names[1:] if names[:1] == ["self"] else names
 
 
+def given_to(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """What a call gives to a function by place and by keyword, each with the name of the parameter."""
+    yield from zip(parameters_of(function), call.args, strict=False)
+    yield from ((each.arg or "", each.value) for each in call.keywords)
+
+
 def all_parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     """The names of all that a function is given, also by keyword, and as ``*args`` and ``**kwargs``."""
     given = function.args

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gradviz.graph.call_log import words_of_error
 from gradviz.graph.modules_and_schedules import MadeLoader
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_watch import measuring
@@ -146,8 +147,7 @@ class CallEvents:
 
 def first_line(error: BaseException) -> str:
     """Type and first line of the message of an exception."""
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:300]}".removesuffix(": ")
+    return words_of_error(type(error).__name__, str(error))
 
 
 class VariableConstructor:

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, ScriptError
+from gradviz.graph.call_log import words_of_error
 from gradviz.graph.query.operation_names import autograd_name
 
 
@@ -72,7 +73,7 @@ class BackwardFailed(Rule):
         error = case.capture.error
         if error is None or not _is_of_torch(case, error):
             return
-        said, flow = _words(error), case.dataflow
+        said, flow = words_of_error(error.type_name, error.message), case.dataflow
         raised = [row for row, call in enumerate(flow.log.calls) if call.raised == said]
         # A call that torch refuses before its engine begins is only logged as one of a function.
         begun = [row for row in raised if flow.log.calls[row].kind == "backward"]
@@ -90,7 +91,7 @@ class BackwardFailed(Rule):
         where = "" if node is None else f" in {autograd_name(node)}, whose forward ran{at_line(made)}"
         return self.finding(
             f"this backward raised{where}{',' if where else ''} and ended the program; cause not found: "
-            + shorten(_words(error), _LONGEST, placeholder="..."),
+            + shorten(words_of_error(error.type_name, error.message), _LONGEST, placeholder="..."),
             symptom="raises",
             why="no parameter gets a gradient from a backward that raises, and no step follows",
             fix=f"mend what backward runs{at_line(inner)}"
@@ -111,8 +112,6 @@ _OF_NOBODY = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "Out
 _NO_MEMORY = ("out of memory", "allocate memory")
 _RAISES = ("raise", "assert")
 _LONGEST = 200
-
-
 _NO_PATH = ("does not require grad", "not have been used in the graph")
 
 
@@ -124,12 +123,6 @@ def _without_path(case: Case, row: int) -> tuple[str, ...]:
         return ()
     asked = [use.tensor for use in call.asked]
     return names_of(case.dataflow, asked or sorted(case.histories.trained))
-
-
-def _words(error: ScriptError) -> str:
-    """Type and first line of an error, as the log has those of its calls."""
-    lines = error.message.splitlines() or [""]
-    return f"{error.type_name}: {lines[0][:300]}".removesuffix(": ")
 
 
 def _is_of_torch(case: Case, error: ScriptError) -> bool:

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
+from gradviz.analysis.parameters.creation_lines import line_that_made_optimizer
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.courses import LossCourse, loss_course
@@ -91,7 +91,6 @@ class StepsTooLarge(Rule):
         rate = max((rate for rate in optimizer.highest_rates if rate is not None), default=0.0)
         losses = loss_course(histories, known.keys()) if known and median(known.values()) >= _MIN_SHARE else None
         if losses is not None and losses.last >= _NO_LOWER * losses.first > 0:
-            made = call_that_made_optimizer(case.dataflow, number)
             yield self.finding(
                 f"the first step of {optimizer_words(optimizer)}, with a learning rate of {rate:.3g}, moves most "
                 f"matrices by {median(known.values()):.2g} of their largest value, and the loss goes from "
@@ -99,7 +98,7 @@ class StepsTooLarge(Rule):
                 symptom="grad_wrong",
                 why="a step that is larger than the weights replaces them: what they were initialized for is gone",
                 fix="lower the learning rate: 0.01 is usual to begin with; average a loss that is a sum over samples",
-                location=None if made is None else location_of_call(case.dataflow, made),
+                location=line_that_made_optimizer(case.dataflow, number),
                 tensors=names_of(case.dataflow, list(known)),
                 evidence={"rate": rate, "steps": optimizer.steps},
             )

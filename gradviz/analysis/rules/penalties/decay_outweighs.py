@@ -7,11 +7,10 @@ from math import log
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
-from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.creation_lines import line_that_made_optimizer
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import LoggedOptimizer
 
@@ -97,7 +96,7 @@ class DecayOutweighs(Rule):
             symptom="grad_wrong",
             why=why,
             fix=fix,
-            location=_line_of(flow, number),
+            location=line_that_made_optimizer(flow, number),
             tensors=names_of(flow, sorted(optimizer.groups[group])),
             evidence={"steps": optimizer.steps},
         )
@@ -123,20 +122,15 @@ def _is_of_one_matrix(flow: Dataflow, group: Iterable[int]) -> bool:
 
 def _is_one_of_several(flow: Dataflow, number: int) -> bool:
     """Whether the line that made an optimizer made others with another decay, of which one is usual."""
-    line = _line_of(flow, number)
+    line = line_that_made_optimizer(flow, number)
     own = flow.log.optimizers[number]
     return line is not None and any(
-        _line_of(flow, other) == line
+        line_that_made_optimizer(flow, other) == line
         for other, each in enumerate(flow.log.optimizers)
         if each.class_name == own.class_name
         and each.weight_decays != own.weight_decays
         and _group_of_strong_decay(each) is None
     )
-
-
-def _line_of(flow: Dataflow, number: int) -> Location | None:
-    made = call_that_made_optimizer(flow, number)
-    return None if made is None else location_of_call(flow, made)
 
 
 def _share(optimizer: LoggedOptimizer, group: int) -> float:

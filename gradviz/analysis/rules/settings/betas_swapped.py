@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.creation_lines import call_that_made_optimizer
+from gradviz.analysis.parameters.creation_lines import line_that_made_optimizer
 from gradviz.analysis.rule import Rule
 
 
@@ -58,14 +57,13 @@ class BetasSwapped(Rule):
             if swapped is None or not optimizer.steps or not optimizer.keeps_squares:
                 continue
             first, second = swapped
-            made = call_that_made_optimizer(case.dataflow, number)
             yield self.finding(
                 f"betas=({first:g}, {second:g}) of {optimizer.names[0] if optimizer.names else optimizer.class_name}: "
                 f"the average of gradients keeps {first:g} at each step, that of their squares only {second:g}",
                 symptom="grad_wrong",
                 why="the squares that should bound a step are forgotten sooner than the gradients that make it",
                 fix=f"swap the two: betas=({second:g}, {first:g})",
-                location=None if made is None else location_of_call(case.dataflow, made),
+                location=line_that_made_optimizer(case.dataflow, number),
             )
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 
+from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, location_of_call
 from gradviz.analysis.dataflow.cuts import is_exit
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
-from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
 
 _LOOKED_AT = 20
 """The steps that are looked at: what a program reads for its loss, it reads in each of them."""
 
 
-def line_that_reads(
-    histories: ParameterHistories, number: int, source_line: Callable[[Location | None], str | None]
-) -> Location | None:
+def line_that_reads(case: Case, number: int) -> Location | None:
     """The line that reads a parameter as a number before every step: what it gets is returned or assigned, within a
     function that also computes a part of the loss. What is only printed or logged is left out."""
-    flow, calls = histories.flow, histories.log.calls
+    histories, flow, calls = case.histories, case.dataflow, case.dataflow.log.calls
     reads = [row for row in flow.users(number) if is_exit(calls[row])]
     steps = [row for row in histories.steps if any(use.tensor == number for use in calls[row].inputs)][:_LOOKED_AT]
     found: Location | None = None
@@ -30,7 +29,7 @@ def line_that_reads(
         if backward is None:
             return None
         line = _line_for_loss(flow, [row for row in reads if before < row < backward], backward)
-        if line is None or not _is_kept(source_line(line)):
+        if line is None or not _is_kept(case, line):
             return None
         found = found or line
     return found
@@ -45,13 +44,11 @@ def _line_for_loss(flow: Dataflow, reads: Iterable[int], backward: int) -> Locat
     return next((location_of_call(flow, row) for row in inside), None)
 
 
-def _is_kept(text: str | None) -> bool:
-    """Whether a line goes on with what it computes: it does not print it, or put it into a text or a dictionary."""
-    try:
-        (statement,) = ast.parse(f"def f():\n {(text or '').strip()}").body[0].body  # type: ignore[attr-defined]
-    except (SyntaxError, ValueError):
-        return False
-    if any(isinstance(part, ast.Dict | ast.JoinedStr) for part in ast.walk(statement)):
+def _is_kept(case: Case, line: Location) -> bool:
+    """Whether a statement goes on with what it computes, and does not print it or put it into a text or a dict."""
+    tree = own_tree(case, line.file)
+    statement = None if tree is None else tree.statement_at(line.line)
+    if statement is None or any(isinstance(part, ast.Dict | ast.JoinedStr) for part in ast.walk(statement)):
         return False
     is_named = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
     return is_named or isinstance(statement, ast.Return | ast.AugAssign)

@@ -39,7 +39,7 @@ class UnusedRule(Rule):
         for number in group.tensors:
             names = case.histories.tensor(number).names
             cut = cut_in_compiled_code(case.capture, names) if group.instead is None and not group.is_chosen else None
-            read = None if group.is_chosen else line_that_reads(case.histories, number, case.source_line)
+            read = None if group.is_chosen else line_that_reads(case, number)
             by_cut.setdefault((cut, read), []).append(number)
         for (cut, read), tensors in by_cut.items():
             part = replace(group, tensors=tuple(tensors))

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, last_name, parameters_of
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, given_to, last_name
 
 
 def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:
@@ -29,11 +29,7 @@ def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:
         if not name or len(calls.get(name, ())) != 1:
             continue
         (call,) = calls[name]
-        given = [
-            *zip(parameters_of(function), call.args, strict=False),
-            *((each.arg or "", each.value) for each in call.keywords),
-        ]
-        yield from ((Key(function.lineno, parameter), value, call) for parameter, value in given)
+        yield from ((Key(function.lineno, parameter), value, call) for parameter, value in given_to(function, call))
 
 
 def _only_object(tree: SourceTree, class_name: str) -> str:

@@ -47,9 +47,9 @@ from gradviz.analysis.sources.source_tree import (
     Loop,
     SourceTree,
     called_name,
+    given_to,
     last_line,
     last_name,
-    parameters_of,
     tree_of,
 )
 
@@ -137,9 +137,7 @@ def _taken_as(tree: SourceTree, call: ast.AST, keys: Set[Key | None]) -> Iterato
         return
     for function in tree.nodes:
         if isinstance(function, ast.FunctionDef) and function.name == called_name(call):
-            by_place = zip(parameters_of(function), call.args, strict=False)
-            by_name = ((each.arg or "", each.value) for each in call.keywords)
-            yield from ((function, name) for name, value in (*by_place, *by_name) if tree.key_of(value) in keys)
+            yield from ((function, name) for name, value in given_to(function, call) if tree.key_of(value) in keys)
 
 
 def _gives_to_a_library(tree: SourceTree, loop: ast.For | ast.AsyncFor | ast.comprehension) -> bool:

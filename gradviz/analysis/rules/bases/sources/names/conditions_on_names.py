@@ -91,33 +91,42 @@ def _name_in(target: ast.expr) -> str:
 
 
 def _texts(tree: SourceTree, test: ast.expr, name: str) -> Iterator[Text]:
-    for node in ast.walk(test):
+    for looked_for, way in compared_with(test, name):
+        for part in parts_of(tree, test, looked_for):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield Text(part.value, part.lineno, way)
+
+
+def compared_with(within: ast.AST, name: str) -> Iterator[tuple[ast.expr, _Way]]:
+    """What a name is compared with, by ``in``, ``startswith()`` or ``endswith()``."""
+    for node in ast.walk(within):
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             if _is_name(node.comparators[0], name):
-                yield from _constants(tree, test, node.left, "in")
+                yield node.left, "in"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             way: _Way = "startswith" if node.func.attr == "startswith" else "endswith"
             if node.func.attr in _ENDS and _is_name(node.func.value, name):
-                yield from _constants(tree, test, node.args[0], way)
+                yield node.args[0], way
 
 
 def _is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _constants(tree: SourceTree, test: ast.expr, looked_for: ast.expr, way: _Way) -> Iterator[Text]:
-    """The texts that an expression stands for: itself, or the elements that a comprehension around it goes over."""
+def parts_of(tree: SourceTree, within: ast.AST, looked_for: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that one stands for: itself, the elements of a list, what a variable holds, or the elements that
+    a comprehension within another node goes over."""
     waiting, seen = [looked_for], 0
     while waiting and seen < _MOST:
         node, seen = waiting.pop(0), seen + 1
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield Text(node.value, node.lineno, way)
-        elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             waiting += node.elts
         elif isinstance(node, (ast.Name, ast.Attribute)):
-            loops = [loop for each in ast.walk(test) for loop in getattr(each, "generators", ())]
+            loops = [loop for each in ast.walk(within) for loop in getattr(each, "generators", ())]
             over = [loop.iter for loop in loops if isinstance(node, ast.Name) and _is_name(loop.target, node.id)]
             waiting += over or _value_of(tree, node)
+        else:
+            yield node
 
 
 _MOST = 60

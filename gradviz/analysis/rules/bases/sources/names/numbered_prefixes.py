@@ -23,12 +23,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.names.conditions_on_names import loops_over_names
+from gradviz.analysis.rules.bases.sources.names.conditions_on_names import (
+    compared_with,
+    loops_over_names,
+    parts_of,
+)
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, parameters_of
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, given_to, parameters_of
 
 _ENDS_WITH_DIGIT = re.compile(r"(.*\D)(\d)")
-_MOST = 60
 _DEEP = 6
 _MAX_COUNT = 1_000
 
@@ -45,46 +48,30 @@ class NumberedPrefix(Struct, frozen=True):
 
 def numbered_prefixes(tree: SourceTree) -> Iterator[NumberedPrefix]:
     """Those in loops and comprehensions over the names of parameters or modules."""
-    for name, part in loops_over_names(tree):
-        for node in ast.walk(part):
-            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-                within, looked_for = node.comparators[0], node.left
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                within, looked_for = node.func.value, node.args[0]
-            else:
-                continue
-            if isinstance(within, ast.Name) and within.id == name and called_name(node) in ("", "startswith"):
-                yield from _prefixes(tree, looked_for)
+    for name, loop in loops_over_names(tree):
+        for looked_for, way in compared_with(loop, name):
+            if way != "endswith":
+                yield from _prefixes(tree, loop, looked_for)
 
 
-def _prefixes(tree: SourceTree, looked_for: ast.expr) -> Iterator[NumberedPrefix]:
-    """The texts that an expression stands for: itself, its elements, or what a comprehension makes of numbers."""
-    waiting, seen = [looked_for], 0
-    while waiting and seen < _MOST:
-        node, seen = waiting.pop(0), seen + 1
+def _prefixes(tree: SourceTree, loop: ast.AST, looked_for: ast.expr) -> Iterator[NumberedPrefix]:
+    """The texts that an expression stands for, also those that are put together, or that a comprehension makes."""
+    for node in parts_of(tree, loop, looked_for):
+        further = list[ast.expr]()
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found = _ENDS_WITH_DIGIT.fullmatch(node.value)
             if found is not None:
                 yield NumberedPrefix(node.lineno, found[1], frozenset({int(found[2])}))
         elif isinstance(node, ast.JoinedStr):
             yield from _of_counted(tree, node)
-        elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-            waiting += node.elts
         elif isinstance(node, ast.BinOp):
-            waiting += [node.left, node.right]
+            further = [node.left, node.right]
         elif isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
-            waiting.append(node.elt)
+            further = [node.elt]
         elif isinstance(node, ast.Call) and called_name(node) in ("tuple", "list", "set"):
-            waiting += node.args
-        elif isinstance(node, (ast.Name, ast.Attribute)):
-            values = tree.values_of(tree.key_of(node))
-            loops = (each for each in tree.around(node) if hasattr(each, "generators"))
-            over = [loop.iter for each in loops for loop in each.generators if _is_same_name(loop.target, node)]
-            waiting += over or values
-
-
-def _is_same_name(one: ast.expr, other: ast.expr) -> bool:
-    return isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id
+            further = node.args
+        for each in further:
+            yield from _prefixes(tree, loop, each)
 
 
 def _of_counted(tree: SourceTree, text: ast.JoinedStr) -> Iterator[NumberedPrefix]:
@@ -97,7 +84,7 @@ def _of_counted(tree: SourceTree, text: ast.JoinedStr) -> Iterator[NumberedPrefi
     for each in tree.around(text):
         loops = [each] if isinstance(each, ast.For) else getattr(each, "generators", [])
         for loop in loops:
-            if _is_same_name(loop.target, number):
+            if isinstance(loop.target, ast.Name) and loop.target.id == number.id:
                 yield NumberedPrefix(text.lineno, stem, _counted(tree, loop.iter))
                 return
 
@@ -135,10 +122,7 @@ def _given(tree: SourceTree, name: ast.Name) -> list[ast.expr]:
     if function is None or name.id not in names:
         return []
     place = names.index(name.id)
-    found = list[ast.expr]()
-    for call in tree.nodes:
-        if isinstance(call, ast.Call) and called_name(call) == function.name:
-            found += [each.value for each in call.keywords if each.arg == name.id]
-            found += call.args[place : place + 1]
+    calls = (each for each in tree.nodes if isinstance(each, ast.Call) and called_name(each) == function.name)
+    found = [value for call in calls for parameter, value in given_to(function, call) if parameter == name.id]
     defaults = function.args.defaults[place - len(names) :] if len(names) - place <= len(function.args.defaults) else []
     return found or defaults[:1]
