@@ -60,7 +60,20 @@ for name, p in model.encoder.named_parameters():
     if any(name.startswith(f"blocks.{i}") for i in frozen):  # HERE
         p.requires_grad = False
 """
-FAULTY = {"counted": COUNTED, "written": WRITTEN, "unfrozen": UNFROZEN, "numbers that are not known": UNKNOWN}
+IMPORTED = """
+from string import digits as frozen
+frozen = tuple(frozen[:0]) + ("blocks.0", "blocks.1")  # HERE
+for name, p in model.encoder.named_parameters():
+    if name.startswith(frozen):
+        p.requires_grad = False
+"""
+FAULTY = {
+    "a name that is put together with itself": IMPORTED,
+    "counted": COUNTED,
+    "written": WRITTEN,
+    "unfrozen": UNFROZEN,
+    "numbers that are not known": UNKNOWN,
+}
 
 
 @pytest.mark.parametrize("name", FAULTY)

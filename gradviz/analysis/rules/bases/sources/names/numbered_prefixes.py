@@ -56,22 +56,26 @@ def numbered_prefixes(tree: SourceTree) -> Iterator[NumberedPrefix]:
 
 def _prefixes(tree: SourceTree, loop: ast.AST, looked_for: ast.expr) -> Iterator[NumberedPrefix]:
     """The texts that an expression stands for, also those that are put together, or that a comprehension makes."""
-    for node in parts_of(tree, loop, looked_for):
-        further = list[ast.expr]()
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found = _ENDS_WITH_DIGIT.fullmatch(node.value)
-            if found is not None:
-                yield NumberedPrefix(node.lineno, found[1], frozenset({int(found[2])}))
-        elif isinstance(node, ast.JoinedStr):
-            yield from _of_counted(tree, node)
-        elif isinstance(node, ast.BinOp):
-            further = [node.left, node.right]
-        elif isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
-            further = [node.elt]
-        elif isinstance(node, ast.Call) and called_name(node) in ("tuple", "list", "set"):
-            further = node.args
-        for each in further:
-            yield from _prefixes(tree, loop, each)
+    waiting, seen = [looked_for], 0
+    while waiting and seen < _MOST:
+        expression, seen = waiting.pop(0), seen + 1
+        for node in parts_of(tree, loop, expression):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = _ENDS_WITH_DIGIT.fullmatch(node.value)
+                if found is not None:
+                    yield NumberedPrefix(node.lineno, found[1], frozenset({int(found[2])}))
+            elif isinstance(node, ast.JoinedStr):
+                yield from _of_counted(tree, node)
+            elif isinstance(node, ast.BinOp):
+                waiting += [node.left, node.right]
+            elif isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
+                waiting.append(node.elt)
+            elif isinstance(node, ast.Call) and called_name(node) in ("tuple", "list", "set"):
+                waiting += node.args
+
+
+_MOST = 60
+"""A name that an import gives may be put together with itself: ``NAMES = NAMES + ["blocks.1"]``."""
 
 
 def _of_counted(tree: SourceTree, text: ast.JoinedStr) -> Iterator[NumberedPrefix]:
