@@ -67,7 +67,37 @@ for name, p in model.encoder.named_parameters():
     if name.startswith(frozen):
         p.requires_grad = False
 """
+CONFIGURED = """
+from dataclasses import dataclass, field
+@dataclass
+class Config:
+    frozen: tuple = ("embed", "blocks.0", "blocks.1")  # HERE
+    depth: int = 12
+def freeze(encoder, prefixes):
+    for name, p in encoder.named_parameters():
+        if name.startswith(prefixes):
+            p.requires_grad_(False)
+freeze(model.encoder, Config(depth=12).frozen)
+"""
+OPTION = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--freeze-below", default="blocks.1")  # HERE
+args = parser.parse_args([])
+for name, p in model.named_parameters():
+    if args.freeze_below in name:
+        p.requires_grad_(False)
+"""
+ENTRY = """
+config = {"frozen": ["blocks.0", "blocks.1"]}  # HERE
+for name, p in model.encoder.named_parameters():
+    if any(name.startswith(each) for each in config["frozen"]):
+        p.requires_grad_(False)
+"""
 FAULTY = {
+    "a field of a configuration": CONFIGURED,
+    "an option": OPTION,
+    "an entry of a dict": ENTRY,
     "a name that is put together with itself": IMPORTED,
     "counted": COUNTED,
     "written": WRITTEN,
@@ -95,3 +125,36 @@ def test_names_that_match_what_is_meant_are_left_alone(name: str, tmp_path: Path
     is_short = name in ("few blocks", "numbers of which no layer has two digits")
     model = MODEL.replace("depth=12", "depth=10") if is_short else MODEL
     assert alarms(HEAD + model + RIGHT[name] + STEPS, tmp_path) == []
+
+
+TOWERS = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{first}_embed, self.{first}_layer = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.{head}, self.family = nn.Linear(4, 1), nn.Linear(4, 1)
+    def forward(self, x):
+        h = torch.tanh(self.{first}_layer(self.{first}_embed(x)))
+        return self.{head}(h) + self.family(h)
+model = Model()
+def freeze(model, keyword):
+    for name, p in model.named_parameters():
+        if keyword in name:
+            p.requires_grad_(False)
+freeze(model, "enc")  # HERE
+"""
+
+
+def test_a_text_in_the_middle_of_a_word_is_told(tmp_path: Path) -> None:
+    script = HEAD + TOWERS.format(first="enc", head="sequence_head") + STEPS
+    assert_first_alarm(script, "prefix_matches_more", tmp_path)
+    assert 'look for "enc_"' in (alarms(script, tmp_path)[0].fix or "")
+
+
+@pytest.mark.parametrize(
+    ("first", "head"),
+    [("enc", "preenc"), ("enc", "head"), ("sequence", "head"), ("enc", "encoders_head"), ("enc", "preencs_head")],
+)
+def test_texts_that_words_begin_or_end_with_are_left_alone(tmp_path: Path, first: str, head: str) -> None:
+    found = alarms(HEAD + TOWERS.format(first=first, head=head) + STEPS, tmp_path)
+    assert not [each for each in found if each.cause == "prefix_matches_more"]

@@ -9,22 +9,24 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.names.conditions_on_names import Text, texts_in_loops
 from gradviz.analysis.rules.bases.sources.names.numbered_prefixes import NumberedPrefix, numbered_prefixes
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
 class PrefixMatchesMore(Rule):
-    """Parameters are chosen by a name that ends with a number, which other layers begin with as well.
+    """Parameters are chosen by a text that the names of other layers have as well.
 
     What it finds
     -------------
     ``name.startswith("blocks.1")`` or ``"blocks.1" in name`` in a loop over ``named_parameters()``, also with
     ``f"blocks.{i}"``, in a model that has ``blocks.10``, where the parameters of ``blocks.10`` are frozen, or are
     trained, as those of ``blocks.1`` are. The program does not count up to 10; or, where that is not known, a layer
-    between is treated otherwise.
+    between is treated otherwise. Also ``"enc" in name``, which freezes the layers of which a word begins with it, and
+    others in which it is in the middle of a word: ``sequence_head``.
 
     Why it matters
     --------------
@@ -68,6 +70,11 @@ class PrefixMatchesMore(Rule):
                 if more:
                     yield self._finding(case, Location(file, prefix.line), prefix, layers, more)
                     return
+            for text in texts_in_loops(tree):
+                words = _in_words(case, text) if text.way == "in" else None
+                if words is not None:
+                    yield self._of_words(case, Location(file, text.line), text.text, words)
+                    return
 
     def _finding(
         self, case: Case, location: Location, prefix: NumberedPrefix, layers: dict[int, _Layer], more: list[int]
@@ -84,6 +91,19 @@ class PrefixMatchesMore(Rule):
             location=location,
             tensors=names_of(case.dataflow, [tensor for number in more for tensor in layers[number].tensors]),
             evidence={"layers": len(more)},
+        )
+
+    def _of_words(self, case: Case, location: Location, text: str, words: _InWords) -> Finding:
+        (first, *more), names = words.inside, names_of(case.dataflow, [number for _, number in words.inside])
+        longer = _longer(text, words)
+        return self.finding(
+            f'"{text}" is in the middle of {first[0]} as well: {together(names)} {"are" if more else "is"} frozen, too',
+            symptom="grad_missing",
+            why="it is looked for in the whole name, also inside of words",
+            fix=f'look for "{longer}"' if longer else "compare with the names of whole modules",
+            location=location,
+            tensors=names,
+            evidence={"parameters": len(words.inside)},
         )
 
 
@@ -128,3 +148,48 @@ def _is_hit(prefix: NumberedPrefix, layers: dict[int, _Layer], number: int) -> b
     if prefix.numbers is None:
         return is_between_other
     return first in prefix.numbers and number not in prefix.numbers and (is_between_other or not one.is_trained)
+
+
+class _InWords(Struct, frozen=True):
+    """The frozen parameters whose names have a text, each with its name."""
+
+    begun: list[tuple[str, int]]
+    """Those of which a word begins with the text."""
+    inside: list[tuple[str, int]]
+    """Those that have it in the middle of words only."""
+
+
+def _in_words(case: Case, text: Text) -> _InWords | None:
+    """None where the text does not freeze both kinds, or where nothing else is trained."""
+    begun, inside = list[tuple[str, int]](), list[tuple[str, int]]()
+    is_any_trained = False
+    for number, tensor in enumerate(case.dataflow.log.tensors):
+        name = tensor.names[0] if tensor.role == "parameter" and tensor.names else ""
+        ways = {_is_begun(name, found) for found in re.finditer(re.escape(text.text), name)}
+        is_trained = case.histories.requires_grad_at_last(number)
+        is_any_trained |= is_trained and bool(name)
+        if not ways:
+            continue
+        if is_trained:
+            return None
+        if True in ways:
+            begun.append((name, number))
+        elif ways == {False}:
+            inside.append((name, number))
+    return _InWords(begun, inside) if begun and inside and is_any_trained else None
+
+
+def _is_begun(name: str, found: re.Match[str]) -> bool | None:
+    """Whether a word begins where a text was found; None where the text ends one, as in ``batchnorm``."""
+    if not found.start() or not name[found.start() - 1].isalpha() or found[0][:1].isupper():
+        return True
+    behind = name[found.end() :].removeprefix("s")
+    return False if behind[:1].isalpha() and behind[0].islower() else None
+
+
+def _longer(text: str, words: _InWords) -> str:
+    """The text with what follows it in all the names that are meant; "" if the others have that, too."""
+    found = re.search(re.escape(text) + r"[^._]*[._]", words.begun[0][0])
+    whole = found[0] if found else ""
+    is_in_all = all(whole in name for name, _ in words.begun)
+    return whole if is_in_all and not any(whole in name for name, _ in words.inside) else ""

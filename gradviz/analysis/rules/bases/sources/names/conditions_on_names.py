@@ -18,6 +18,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.sources.names.values_in_source import values_in_source
 from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
 
 _ENDS = ("startswith", "endswith")
@@ -73,6 +74,12 @@ def loops_over_names(tree: SourceTree) -> Iterator[tuple[str, ast.AST]]:
                 yield _name_in(loop.target), node
 
 
+def texts_in_loops(tree: SourceTree) -> Iterator[Text]:
+    """The texts that loops and comprehensions over the names of parameters or modules look for."""
+    for name, loop in loops_over_names(tree):
+        yield from _texts(tree, loop, name)
+
+
 _NAMED = ("named_parameters", "named_modules", "named_children")
 
 
@@ -114,29 +121,22 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def parts_of(tree: SourceTree, within: ast.AST, looked_for: ast.expr) -> Iterator[ast.expr]:
-    """The expressions that one stands for: itself, the elements of a list, what a variable holds, or the elements that
-    a comprehension within another node goes over."""
+    """The expressions that one stands for: itself, the elements of a list, what a variable holds, what the calls of its
+    function give to it, or the elements that a comprehension within another node goes over."""
     waiting, seen = [looked_for], 0
     while waiting and seen < _MOST:
         node, seen = waiting.pop(0), seen + 1
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             waiting += node.elts
-        elif isinstance(node, (ast.Name, ast.Attribute)):
+        elif isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             loops = [loop for each in ast.walk(within) for loop in getattr(each, "generators", ())]
             over = [loop.iter for loop in loops if isinstance(node, ast.Name) and _is_name(loop.target, node.id)]
-            waiting += over or _value_of(tree, node)
+            waiting += over or values_in_source(tree, node)
         else:
             yield node
 
 
 _MOST = 60
-
-
-def _value_of(tree: SourceTree, variable: ast.expr) -> list[ast.expr]:
-    """What a variable holds that is given one value."""
-    key = tree.key_of(variable)
-    values = tree.values_of(key)
-    return values if len(values) == 1 and key is not None and tree.times_bound(key) == 1 else []
 
 
 def _freezes(condition: ast.If) -> bool:

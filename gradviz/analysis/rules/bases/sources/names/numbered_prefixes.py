@@ -28,8 +28,8 @@ from gradviz.analysis.rules.bases.sources.names.conditions_on_names import (
     loops_over_names,
     parts_of,
 )
-from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, given_to, parameters_of
+from gradviz.analysis.rules.bases.sources.names.values_in_source import given_by_calls
+from gradviz.analysis.sources.source_tree import SourceTree, called_name
 
 _ENDS_WITH_DIGIT = re.compile(r"(.*\D)(\d)")
 _DEEP = 6
@@ -114,19 +114,6 @@ def _number(tree: SourceTree, node: ast.expr, deep: int) -> int | None:
         if left is None or right is None:
             return None
         return left + right if isinstance(node.op, ast.Add) else left - right
-    given = _given(tree, node) if isinstance(node, ast.Name) else []
+    given = given_by_calls(tree, node) if isinstance(node, ast.Name) else []
     values = {_number(tree, each, deep - 1) for each in given}
     return values.pop() if len(values) == 1 else None
-
-
-def _given(tree: SourceTree, name: ast.Name) -> list[ast.expr]:
-    """What the calls in the file give to a parameter of the function around a name; else its default."""
-    function = next((each for each in tree.around(name) if isinstance(each, FUNCTIONS)), None)
-    names = [] if function is None else parameters_of(function)
-    if function is None or name.id not in names:
-        return []
-    place = names.index(name.id)
-    calls = (each for each in tree.nodes if isinstance(each, ast.Call) and called_name(each) == function.name)
-    found = [value for call in calls for parameter, value in given_to(function, call) if parameter == name.id]
-    defaults = function.args.defaults[place - len(names) :] if len(names) - place <= len(function.args.defaults) else []
-    return found or defaults[:1]
