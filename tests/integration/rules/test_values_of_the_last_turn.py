@@ -41,6 +41,12 @@ for number, layer in enumerate(layers):
         return grad * 0.5**number
     layer.weight.register_hook(scaled)
 """,
+    "a scale of the loop around": """
+for number, layer in enumerate(layers):
+    scale = 0.5 ** (2 - number)
+    for p in layer.parameters():
+        p.register_hook(lambda grad: grad * scale)  # HERE
+""",
     "hooks in a dict": """
 hooks = {}
 for number, layer in enumerate(layers):
@@ -80,6 +86,28 @@ for layer in layers:
         return grad / norm.clamp(min=1.0)
     layer.weight.register_hook(scaled)
     norm = layer.weight.norm()
+""",
+    "models that each turn trains": """
+for rate in (0.5, 0.9):
+    small = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    for p in small.parameters():
+        p.register_hook(lambda grad: grad * rate)
+    descent = torch.optim.SGD(small.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 4)
+        descent.zero_grad()
+        F.mse_loss(small(x), x[:, :1]).backward()
+        descent.step()
+""",
+    "a weight of the same step": """
+for step in range(3):
+    x = torch.randn(8, 4)
+    weight = torch.rand(8, 4)
+    made = forward(x)
+    made.register_hook(lambda grad: grad * weight)
+    optimizer.zero_grad()
+    (made - 0.2 * x).square().mean().backward()
+    optimizer.step()
 """,
     "hooks that are removed in the same turn": """
 seen = {}

@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.loops.late_names import late_names
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
@@ -19,7 +20,8 @@ class ValueOfTheLastTurn(Rule):
     -------------
     A lambda or a function that a loop makes and keeps, as a hook, in a list or in a dict, and that reads a variable to
     which the loop gives another value at each turn. It is left alone where the variable is bound as a default,
-    ``lambda grad, mask=mask: ...``, where the loop ends in its first turn, and where it removes the hooks again.
+    ``lambda grad, mask=mask: ...``, where the loop ends in its first turn, where it removes the hooks again, and where
+    each turn calls ``backward()`` itself, so that the function runs before the next one.
 
     Why it matters
     --------------
@@ -62,7 +64,10 @@ class ValueOfTheLastTurn(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for file, tree in own_files(case) if case.histories.steps else ():
+            ran = LinesThatRan(case.dataflow, file)
             for found in late_names(tree):
+                if found.turn and ran.has_backward(ran.rows_in(found.turn.start, found.turn.stop - 1)):
+                    continue
                 names, first = together(found.names), found.names[0]
                 yield self.finding(
                     f"the function that each turn of the loop makes here reads {names} when it is called: then all of "

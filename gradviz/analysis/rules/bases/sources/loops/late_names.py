@@ -5,8 +5,8 @@
 ...     layer.weight.register_hook(lambda grad: grad * mask)
 ...     layer.weight.register_hook(lambda grad, mask=mask: grad * mask)
 ... shifts = [lambda x: x + i for i in range(3)]'''.splitlines(), start=1)))
->>> [(each.line, each.names) for each in late_names(tree)]
-[(3, ('mask',)), (5, ('i',))]
+>>> [(each.line, each.names, each.turn) for each in late_names(tree)]
+[(3, ('mask',), range(1, 5)), (5, ('i',), range(0, 0))]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import Loop, SourceTree, all_parameters_of, called_name
+from gradviz.analysis.sources.source_tree import Loop, SourceTree, all_parameters_of, called_name, last_line
 
 Function = ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef
 _KEEPS = frozenset({"append", "insert", "setdefault"})
@@ -30,39 +30,40 @@ class LateName(Struct, frozen=True):
     line: int
     names: tuple[str, ...]
     """The variables of the loop that it reads."""
+    turn: range
+    """The lines of the loop; empty for a comprehension."""
 
 
 def late_names(tree: SourceTree) -> list[LateName]:
     """In the order of their lines; not in a loop that ends with its first turn, or removes its hooks."""
     found = list[LateName]()
     for node in tree.nodes:
-        if isinstance(node, (ast.Lambda, *FUNCTIONS)):
-            bound = _bound_by_comprehension(tree, node) or _bound_by_loop(tree, node)
-            names = tuple(sorted(_read(node) & bound)) if bound else ()
-            if names:
-                found.append(LateName(node.lineno, names))
+        for names, turn in _bound_around(tree, node) if isinstance(node, (ast.Lambda, *FUNCTIONS)) else ():
+            late = tuple(sorted(_read(node) & names))
+            if late:
+                found.append(LateName(node.lineno, late, turn))
+                break
     return sorted(found, key=lambda each: each.line)
 
 
-def _bound_by_comprehension(tree: SourceTree, node: Function) -> set[str]:
+def _bound_around(tree: SourceTree, node: Function) -> Iterator[tuple[set[str], range]]:
+    """The variables that get other values at each turn of a comprehension, or of one of the loops around a function
+    that is kept, innermost first."""
     parent = tree.parent(node)
     is_element = isinstance(parent, ast.ListComp) or (isinstance(parent, ast.DictComp) and parent.value is node)
-    generators = parent.generators if is_element and isinstance(parent, (ast.ListComp, ast.DictComp)) else ()
-    return {name for each in generators for name in _names(each.target)}
-
-
-def _bound_by_loop(tree: SourceTree, node: Function) -> set[str]:
-    """The variables that get other values at each turn of the loop around a function that is kept."""
-    loop = next(tree.loops_around(node), None)
-    if loop is None or not any(_is_kept(node, each) for each in _in_turn(loop)):
-        return set()
-    if any(isinstance(each, _ENDS) or called_name(each) == "remove" for each in _in_turn(loop)):
-        return set()
-    found = _names(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set[str]()
-    for each in _in_turn(loop):
-        if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            found |= _names(each)
-    return found
+    if is_element and isinstance(parent, (ast.ListComp, ast.DictComp)):
+        yield {name for each in parent.generators for name in _names(each.target)}, range(0)
+    for loop in tree.loops_around(node):
+        turn = list(_in_turn(loop))
+        if not any(_is_kept(node, each) for each in turn):
+            return
+        if any(isinstance(each, _ENDS) or called_name(each) == "remove" for each in turn):
+            return
+        names = _names(loop.target) if isinstance(loop, (ast.For, ast.AsyncFor)) else set[str]()
+        for each in turn:
+            if isinstance(each, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+                names |= _names(each)
+        yield names, range(loop.lineno, last_line(loop) + 1)
 
 
 def _in_turn(loop: Loop) -> Iterator[ast.AST]:
