@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,10 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.draws.equal_members import EqualMembers, equal_members
 from gradviz.analysis.rules.bases.batches.draws.views_alike import draws_of_equal_views
 from gradviz.analysis.rules.bases.batches.fresh_operands import ARITHMETIC, DRAWS, KEEPS_ONE, is_fresh
 from gradviz.analysis.rules.bases.batches.seeded_again import (
@@ -21,6 +24,7 @@ from gradviz.analysis.rules.bases.batches.seeded_again import (
     rows_of_one_optimizer,
     rows_of_repeated_rounds,
 )
+from gradviz.analysis.sources.source_tree import last_line, tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -38,6 +42,7 @@ class SameRandomNumbers(Rule):
     training, as those of a client of federated averaging, where copies of one model are trained that learns from them.
     Two views of a batch for which a step draws the same numbers, if a network makes the same results of both and the
     loss compares them: a function that makes and seeds a generator, and that is called for each view.
+    Samples of a group that are joined and are one and the same, since each turn of a loop seeds with the same number.
     And noise that is added to the only batch of a training and that a network is asked for, if the function that draws
     it seeds a generator of its own.
 
@@ -105,6 +110,10 @@ class SameRandomNumbers(Rule):
             if location not in told:
                 told.add(location)
                 yield self._drawn_again(case, again, different, location)
+        for members in equal_members(case):
+            if members.seeded not in told:
+                told.add(members.seeded)
+                yield self._members(case, members)
         for row, twin in draws_of_equal_views(case):
             location = _seeding_line(case, twin)
             if location is not None and location not in told:
@@ -118,13 +127,10 @@ class SameRandomNumbers(Rule):
         return self.finding(
             f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, {matters}",
             symptom="grad_wrong",
-            why="the generator gets back the state that it had, so each step gets the same noise"
+            why=_PUT_BACK[0]
             if is_put_back
             else "a generator that is seeded anew starts from the beginning, so each step gets the same noise",
-            fix="draw without it, or from a generator of its own: "
-            "torch.randn(..., generator=generator), made once before the loop"
-            if is_put_back
-            else "seed once, before the loop: make the generator there, and pass it on",
+            fix=_PUT_BACK[1] if is_put_back else "seed once, before the loop: make the generator there, and pass it on",
             location=location,
             symptom_location=drawn if drawn != location else None,
             evidence={"times": len(rows)},
@@ -143,11 +149,29 @@ class SameRandomNumbers(Rule):
             symptom_location=drawn if drawn != location else None,
         )
 
+    def _members(self, case: Case, members: EqualMembers) -> Finding:
+        flow = case.dataflow
+        joined, drawn = flow.log.calls[members.joined], location_of_call(flow, members.draw)
+        step = flow.next_of_kind("step", members.joined)
+        stepped = [use.tensor for row in flow.rows_of_kind("step") if row == step for use in flow.log.calls[row].inputs]
+        return self.finding(
+            f"{call_words(flow.log.calls[members.draw])}{at_line(drawn)} drew the same numbers in each turn of the "
+            f"loop: all {len(joined.inputs)} results that {call_words(joined)} joins are one and the same",
+            symptom="grad_wrong",
+            why="each turn seeds the generator with the same number, so what is compared within the group is equal",
+            fix="make and seed the generator once, before the loop, and pass it on; or add the number of the turn to "
+            "the seed",
+            location=members.seeded,
+            symptom_location=drawn,
+            tensors=names_of(flow, stepped),
+            evidence={"results": len(joined.inputs)},
+        )
+
     def _drawn_again(self, case: Case, rows: list[int], different: int, location: Location | None) -> Finding:
         flow = case.dataflow
         words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
-        is_made_anew = "Generator(" in (case.source_line(location) or "")
-        why, fix = _MADE_ANEW if is_made_anew else _SEEDS_ALL
+        text = case.source_line(location) or ""
+        why, fix = _MADE_ANEW if "Generator(" in text else _PUT_BACK if _PUTS_BACK.search(text) else _SEEDS_ALL
         return self.finding(
             f"{words}{at_line(drawn)} drew the same numbers again and again: {different:,} different draws in "
             f"{len(rows):,} steps",
@@ -163,6 +187,10 @@ class SameRandomNumbers(Rule):
 _MADE_ANEW = (
     "a generator that is made and seeded anew starts from the beginning, so the training repeats the same draws",
     "make the generator once, before the rounds or epochs, and pass it on; or add their number to its seed",
+)
+_PUT_BACK = (
+    "the generator gets back the state that it had, so the next draws are the same ones",
+    "draw without it, or from a generator of its own: torch.randn(..., generator=generator), made once before the loop",
 )
 _SEEDS_ALL = (
     "torch.manual_seed() seeds all that is drawn afterwards: from there on the training repeats its noise, its batches "
@@ -320,9 +348,26 @@ def _seeding_line(case: Case, row: int) -> Location | None:
         text = case.source_line(above) or ""
         if "manual_seed(" in text or _PUTS_BACK.search(text):
             return above
+        helper = _BLOCK.match(text)
+        inside = None if helper is None else _line_that_puts_back(case, drawn.file, helper[1])
+        if inside is not None:
+            return inside
         if text.lstrip().startswith(("def ", "class ")):
             break
     return _line_of_seeded_generator(case, drawn) or drawn
+
+
+def _line_that_puts_back(case: Case, file: str, function: str) -> Location | None:
+    """The line of a function of the program, a context manager, that gives the generator an old state."""
+    for node in tree_of(case.capture.sources.get(file, {})).nodes:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            for number in range(node.lineno, last_line(node) + 1):
+                if _PUTS_BACK.search(case.source_line(Location(file, number)) or ""):
+                    return Location(file, number)
+    return None
+
+
+_BLOCK = re.compile(r"\s*with (?:self\.)?(\w+)\(")
 
 
 def _line_of_seeded_generator(case: Case, drawn: Location) -> Location | None:
