@@ -192,7 +192,45 @@ for strength in (10.0, 1.0, 0.1, 0.01):
     fit(model, strength)
     print(strength, F.mse_loss(model(x), x[:, :1]).item())
 """
+STEPS_OF_ROUNDING = """
+class Quantize(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, step):
+        ratio = x / step
+        ctx.save_for_backward(ratio)
+        return ratio.round().clamp(-3, 3) * step
+    @staticmethod
+    def backward(ctx, grad):
+        ratio, = ctx.saved_tensors
+        inside = ratio.abs() <= 3
+        local = torch.where(inside, ratio.round() - ratio, ratio.clamp(-3, 3))
+        return grad * inside, (grad * local).sum() / (3 * ratio.numel()) ** 0.5
+step_size = nn.Parameter(torch.tensor(0.7))
+net = nn.Linear(4, 1)
+optimizer = torch.optim.Adam([*net.parameters(), step_size], lr=0.01)
+for step in range(8):
+    x = torch.randn(16, 4)
+    loss = F.mse_loss(net(Quantize.apply(x, step_size)), x[:, :1])
+"""
+KINDS = """
+users, items = nn.Embedding(30, 8), nn.Embedding(40, 8)
+taste, kind = torch.arange(30) % 4, torch.arange(40) % 4
+liked = [(kind == each).nonzero().squeeze(1) for each in range(4)]
+optimizer = torch.optim.Adam([*users.parameters(), *items.parameters()], lr=0.05)
+for step in range(8):
+    u, other = torch.randint(30, (64,)), torch.randint(40, (64,))
+    i = torch.stack([liked[taste[each]][torch.randint(10, ())] for each in u.tolist()])
+    loss = F.softplus((users(u) * (items(other) - items(i))).sum(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    best = (users.weight @ items.weight.T).topk(5, dim=1).indices
+    print((kind[best] == taste[:, None]).float().mean())
+"""
 PROGRAMS = {
+    "a learned step of rounding": STEPS_OF_ROUNDING + TRAIN,
+    "the kinds of the best items": KINDS,
     "a decoder that several encoders share": SHARED,
     "a simulation that begins with one state": STOCK,
     "an encoder that is evaluated untrained": PROBED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -18,8 +19,8 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
-from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.sources.source_tree import names_in
+from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
+from gradviz.analysis.sources.source_tree import called_name, names_in
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.number_words import ordinal
 from gradviz.graph.traversal import ancestor_nodes
@@ -34,7 +35,8 @@ class CustomFunctionWrongBackward(Rule):
     used, and compares the result of ``backward`` with finite differences of ``forward``, element by element. It skips
     points where the slope jumps, and functions that return another gradient on purpose: a forward that returns its
     input (gradient reversal, scaling), or that is flat wherever a gradient is returned (rounding with a
-    straight-through estimate, spikes). It says so where ``backward`` does not name the gradient that it gets.
+    straight-through estimate, spikes), also where its source rounds an input that needs no gradient. It says so where
+    ``backward`` does not name the gradient that it gets.
 
     Why it matters
     --------------
@@ -85,7 +87,7 @@ class CustomFunctionWrongBackward(Rule):
         reported: set[Location | None] = set()
         for each in checks:
             wrong = differing_slopes(each)
-            if each.function in on_purpose or not wrong:
+            if each.function in on_purpose or not wrong or _rounds(case, each.function):
                 continue
             finding = self._finding(case, each, wrong)
             if finding is not None and finding.location not in reported:
@@ -122,6 +124,22 @@ class CustomFunctionWrongBackward(Rule):
                 "elements_wrong": len(wrong),
             },
         )
+
+
+def _rounds(case: Case, function: str) -> bool:
+    """Whether the forward of a custom function rounds: then its backward is an estimate, also for a step size, and is
+    not the slope between two steps."""
+    name = function.rpartition(".")[2]
+    for _, tree in own_files(case):
+        for node in tree.nodes:
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                forward = next((each for each in node.body if getattr(each, "name", "") == "forward"), node)
+                if any(called_name(each) in _ROUNDING for each in ast.walk(forward)):
+                    return True
+    return False
+
+
+_ROUNDING = frozenset({"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_", "sign", "sgn"})
 
 
 class _Unused(Struct, frozen=True):

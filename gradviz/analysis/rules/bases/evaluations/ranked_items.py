@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.sources.source_tree import (
@@ -29,9 +30,12 @@ _SHOW = frozenset({"print", "append", "len", "list", "set", "tolist", "numpy", "
 
 
 def are_scored(case: Case, row: int, call: Call) -> bool:
-    """Whether the best items are compared with others, and no list of them is filtered."""
+    """Whether the best items are compared with others, and no list of them is filtered. Where what is compared is a
+    property of the items, as their kind, any item may have it, also one of the training."""
     flow = case.dataflow
     below = flow.descendants(call.outputs[-1].tensor, row, flow.next_of_kind("backward", row))
+    if any(_looks_property_up(flow, call, flow.log.calls[each]) for each in below):
+        return False
     names = {plain_name(flow.log.calls[each].function) for each in below}
     if names & (MASKS | {"isin"}):
         return False
@@ -47,6 +51,14 @@ def are_scored(case: Case, row: int, call: Call) -> bool:
             return False
         scored |= any(is_read(node) and _is_compared(tree, node) for node in reads)
     return scored
+
+
+def _looks_property_up(flow: Dataflow, ranking: Call, call: Call) -> bool:
+    """Whether the best items choose from a list that has one number for each item."""
+    count = shape_of(flow, ranking.inputs[0].tensor)[-1:]
+    is_look_up = plain_name(call.function) in ("getitem", "take", "index_select") and len(call.inputs) == _FEW
+    best = ranking.outputs[-1].tensor
+    return is_look_up and call.inputs[1].tensor == best and shape_of(flow, call.inputs[0].tensor) == count
 
 
 def _held_in(tree: SourceTree, line: int) -> set[Key]:
