@@ -26,6 +26,7 @@ from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
 from gradviz.analysis.rules.batches.weights_of_classes_drawn import WeightsOfClassesDrawn
 from gradviz.analysis.rules.bootstraps.copy_chooses import CopyChooses
 from gradviz.analysis.rules.bootstraps.ends_one_step_late import EndsOneStepLate
+from gradviz.analysis.rules.cost.checkpoint_changes_state import CheckpointChangesState
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -645,6 +646,7 @@ RULES: tuple[type[Rule], ...] = (
     AugmentedApart,
     ReentrantCheckpoint,
     OtherRandomNumbers,
+    CheckpointChangesState,
     UnevenSteps,
     CollectiveOnSomeRanks,
     CollectiveOrder,
