@@ -100,6 +100,7 @@ from gradviz.analysis.rules.forecasts.restored_by_other_column import RestoredBy
 from gradviz.analysis.rules.forecasts.scaled_by_target import ScaledByTarget
 from gradviz.analysis.rules.forecasts.windows_split_at_random import WindowsSplitAtRandom
 from gradviz.analysis.rules.graph_lifetime.backward_failed import BackwardFailed
+from gradviz.analysis.rules.graph_lifetime.copied_with_graph import CopiedWithGraph
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
@@ -646,7 +647,6 @@ RULES: tuple[type[Rule], ...] = (
     AugmentedApart,
     ReentrantCheckpoint,
     OtherRandomNumbers,
-    CheckpointChangesState,
     UnevenSteps,
     CollectiveOnSomeRanks,
     CollectiveOrder,
@@ -778,6 +778,8 @@ RULES: tuple[type[Rule], ...] = (
     LevelsWalkedUpwards,
     SidesNotExchanged,
     PrefixMatchesMore,
+    CheckpointChangesState,
+    CopiedWithGraph,
     NewLayerStaysRandom,
     DerivativeByScaledInput,
     RestoredByOtherColumn,

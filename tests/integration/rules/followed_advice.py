@@ -98,6 +98,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV974": (("in reversed(range(steps))", (("for i in range(steps)", "for i in reversed(range(steps))"),)),),
     "GV973": (("1 - dones[t]", (("1 - dones[t + 1]", "1 - dones[t]"),)),),
     "GV972": (("index_add_(0, dst, ones)", (("index_add_(0, src, torch.ones", "index_add_(0, dst, torch.ones"),)),),
+    "GV978": (
+        (
+            "self.weights = weights.detach()",
+            (("self.weights = weights\n", "self.weights = weights.detach()\n"),),
+        ),
+    ),
     "GV977": (
         (
             "give self.memory to the function as an argument",
