@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.capture.capture import Capture
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import Call, TensorUse, words_of_error
 
 _HOOKS = frozenset({"torch.Tensor.retain_grad", "torch.Tensor.register_hook"})
 
@@ -45,6 +45,14 @@ def frozen_above(flow: Dataflow, call: int, wanted: Container[int]) -> list[int]
                     found[use.tensor] = None
                 waiting.append((use.tensor, row))
     return sorted(found)
+
+
+def calls_that_ended(capture: Capture, flow: Dataflow) -> list[int]:
+    """The calls that raised the error with which the program ended; more than one where calls inside of calls did, or
+    where the program went on after it at first."""
+    error = capture.error
+    said = None if error is None else words_of_error(error.type_name, error.message)
+    return [row for row, call in enumerate(flow.log.calls) if said is not None and call.raised == said]
 
 
 # In-place changes that torch refused, and the views that led to the tensor.

@@ -26,6 +26,7 @@ from gradviz.analysis.rules.batches.trained_on_all import TrainedOnAll
 from gradviz.analysis.rules.batches.weights_of_classes_drawn import WeightsOfClassesDrawn
 from gradviz.analysis.rules.bootstraps.copy_chooses import CopyChooses
 from gradviz.analysis.rules.bootstraps.ends_one_step_late import EndsOneStepLate
+from gradviz.analysis.rules.cost.checkpoint_changes_state import CheckpointChangesState
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -99,6 +100,7 @@ from gradviz.analysis.rules.forecasts.restored_by_other_column import RestoredBy
 from gradviz.analysis.rules.forecasts.scaled_by_target import ScaledByTarget
 from gradviz.analysis.rules.forecasts.windows_split_at_random import WindowsSplitAtRandom
 from gradviz.analysis.rules.graph_lifetime.backward_failed import BackwardFailed
+from gradviz.analysis.rules.graph_lifetime.copied_with_graph import CopiedWithGraph
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
@@ -776,6 +778,8 @@ RULES: tuple[type[Rule], ...] = (
     LevelsWalkedUpwards,
     SidesNotExchanged,
     PrefixMatchesMore,
+    CheckpointChangesState,
+    CopiedWithGraph,
     NewLayerStaysRandom,
     DerivativeByScaledInput,
     RestoredByOtherColumn,

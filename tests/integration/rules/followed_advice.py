@@ -98,6 +98,24 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV974": (("in reversed(range(steps))", (("for i in range(steps)", "for i in reversed(range(steps))"),)),),
     "GV973": (("1 - dones[t]", (("1 - dones[t + 1]", "1 - dones[t]"),)),),
     "GV972": (("index_add_(0, dst, ones)", (("index_add_(0, src, torch.ones", "index_add_(0, dst, torch.ones"),)),),
+    "GV978": (
+        (
+            "self.weights = weights.detach()",
+            (("self.weights = weights\n", "self.weights = weights.detach()\n"),),
+        ),
+    ),
+    "GV977": (
+        (
+            "give self.memory to the function as an argument",
+            (
+                ("def forward(self, x):", "def forward(self, x, memory):"),
+                ("self.layer(x + self.memory).tanh()", "self.layer(x + memory).tanh()"),
+                ("        self.memory = h.detach()\n", ""),
+                ("torch.randn(2, 4), use", "torch.randn(2, 4), model.memory, use"),
+                ("    h.square()", "    model.memory = h.detach()\n    h.square()"),
+            ),
+        ),
+    ),
     "GV970": (("mend what backward runs at line 13", (("matrix[:2]", "matrix.T"),)),),
     "GV971": (
         (

@@ -66,6 +66,29 @@ def train(net, optimizer):
         loss.backward()
         optimizer.step()
 """
+KEPT_TABLES = """
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.known, self.newest = nn.Linear(1, 3), {}, None
+
+    def build(self, n):
+        table = self.layer(torch.arange(n)[:, None] / n).tanh()
+        return 1 + table
+
+    def again(self, n):
+        return self.build(n)
+
+    def forward(self, n):
+        if n not in self.known and self.newest is None:
+            KEEP
+        return self.known[n]
+
+table, head = Table(), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*table.parameters(), *head.parameters()], lr=0.1)
+for n in [4, 5, 4]:
+    loss = head(torch.randn(n, 3) + table(n)).square().mean()
+"""
 WAVES = """
 def encode(x):
     return torch.cat([x.sin(), x.cos()], dim=1)
@@ -238,6 +261,28 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for step in range(3):
     loss = points.residual(net)
 """
+        + TRAIN,
+    ),
+    "a table that a method returns, and that is kept for each size": (
+        "graph_freed",
+        KEPT_TABLES.replace("KEEP", "self.known[n] = self.build(n)  # HERE") + TRAIN,
+    ),
+    "one that goes through another method, into an attribute": (
+        "graph_freed",
+        KEPT_TABLES.replace("KEEP", "self.newest = self.again(n)  # HERE")
+        .replace("self.known[n]", "self.newest")
+        .replace("5, 4]", "4, 4]")
+        + TRAIN,
+    ),
+    "one that is changed where it is kept": (
+        "graph_freed",
+        KEPT_TABLES.replace("KEEP", "self.known[n] = self.build(n) * 2  # HERE") + TRAIN,
+    ),
+    "one that is kept in a variable beside": (
+        "graph_freed",
+        KEPT_TABLES.replace("KEEP", "made = self.build(n)\n            self.known[n] = made").replace(
+            "return 1 + table", "return 1 + table  # HERE"
+        )
         + TRAIN,
     ),
     "the same in a function, before its loop": (

@@ -8,13 +8,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.sources.parsed_lines import function_around
+from gradviz.analysis.sources.source_tree import SourceTree
 from gradviz.graph.model import CallSite
+from gradviz.graph.query.own_line import own_lines_around
 
 
 def line_that_stores(case: Case, row: int, path: str) -> CallSite | None:
@@ -28,6 +32,50 @@ def line_that_stores(case: Case, row: int, path: str) -> CallSite | None:
         if attribute is not None and stores(case.source_line(location_of_line(line)) or "", attribute[1]):
             return line
     return None
+
+
+def line_that_stores_returned(case: Case, made: CallSite) -> CallSite | None:
+    """The line that stores what a function returns in an element or an attribute, as it is, if the function returns
+    what a line computed; also through functions that only return it further."""
+    sites, line = case.dataflow.log.call_sites, made
+    while line.caller is not None:
+        tree = own_tree(case, line.file)
+        statement = None if tree is None else tree.statement_at(line.line)
+        if tree is None or statement is None or not _returns(tree, statement):
+            return None
+        outer = next(own_lines_around(sites, line.caller), None)
+        if outer is None:
+            return None
+        line = sites[outer]
+        if _stores_call(case, line):
+            return line
+    return None
+
+
+def _returns(tree: SourceTree, statement: ast.stmt) -> bool:
+    """Whether the function around a statement returns its value as it is."""
+    if isinstance(statement, ast.Return):
+        return True
+    target = statement.targets[-1] if isinstance(statement, ast.Assign) else None
+    scope = tree.scope(statement)
+    return isinstance(target, ast.Name) and any(
+        isinstance(each, ast.Return)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == target.id
+        and each.lineno > statement.lineno
+        and tree.scope(each) is scope
+        for each in ast.walk(scope)
+    )
+
+
+def _stores_call(case: Case, line: CallSite) -> bool:
+    """Whether a line assigns what a call gives to an element or an attribute."""
+    tree = own_tree(case, line.file)
+    statement = None if tree is None else tree.statement_at(line.line)
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or not isinstance(statement.value, ast.Call):
+        return False
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return all(isinstance(each, (ast.Subscript, ast.Attribute)) for each in targets)
 
 
 def stores(text: str, attribute: str) -> bool:

@@ -8,6 +8,7 @@ from textwrap import shorten
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import RaisedBackward
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.refused_calls import calls_that_ended
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -73,8 +74,8 @@ class BackwardFailed(Rule):
         error = case.capture.error
         if error is None or not _is_of_torch(case, error):
             return
-        said, flow = words_of_error(error.type_name, error.message), case.dataflow
-        raised = [row for row, call in enumerate(flow.log.calls) if call.raised == said]
+        flow = case.dataflow
+        raised = calls_that_ended(case.capture, flow)
         # A call that torch refuses before its engine begins is only logged as one of a function.
         begun = [row for row in raised if flow.log.calls[row].kind == "backward"]
         refused = [row for row in raised if flow.log.calls[row].function.endswith(_BACKWARD)]

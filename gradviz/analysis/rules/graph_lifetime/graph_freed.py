@@ -22,6 +22,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.entered_graphs import loss_of_another_optimizer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.cached_parametrizations import FIX_OF_CACHE, WHY_OF_CACHE, line_that_caches
+from gradviz.analysis.rules.bases.storing_lines import line_that_stores_returned
 from gradviz.graph.model import CallSite
 
 
@@ -122,8 +123,18 @@ class GraphFreed(Rule):
     def _kept(self, case: Case, flow: Dataflow, computed: CallSite, failed: FailedBackwards, found: Freed) -> Finding:
         """What a line computed is used by several backward calls."""
         first = at_line(flow.line_of(found.earlier))
-        compared = _compared_with_new(case, failed, found)
-        if compared is None:
+        compared, stored = _compared_with_new(case, failed, found), line_that_stores_returned(case, computed)
+        if compared is None and stored is not None:
+            words = (
+                f"computes what line {stored.line} keeps with its graph, and it is used again after the "
+                f"backward{first} has freed that graph"
+            )
+            why = "each backward frees the graph that it goes through, so every iteration needs a new one"
+            fix = (
+                f"compute it again in every round, before its backward, rather than keep it at line {stored.line}; if "
+                "nothing in it is trained, wrap it in torch.no_grad()"
+            )
+        elif compared is None:
             words = f"runs once, but its result is used again after the backward{first} has freed its graph"
             why = "each backward frees the graph that it goes through, so every iteration needs a new one"
             fix = (
@@ -140,12 +151,11 @@ class GraphFreed(Rule):
                 "through them"
             )
             fix = "detach() them where they are kept, or compute them under torch.no_grad()"
+        facts = _facts(case, found)
+        if stored is not None:
+            facts["symptom_location"] = location_of_line(computed)
         return self.finding(
-            f"line {computed.line} {words}",
-            why=why,
-            fix=fix,
-            location=location_of_line(computed),
-            **_facts(case, found),
+            f"line {computed.line} {words}", why=why, fix=fix, location=location_of_line(stored or computed), **facts
         )
 
     def _computed_once(self, flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
