@@ -333,6 +333,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV979": (
+        (
+            "take norm=None as the default, and make torch.nn.LayerNorm(4) in the body where it is None",
+            (
+                ("norm=torch.nn.LayerNorm(4)", "norm=None"),
+                ("torch.nn.Linear(size, size), norm", "torch.nn.Linear(size, size), norm or torch.nn.LayerNorm(4)"),
+            ),
+        ),
+    ),
     "GV985": (("such as 0.833", (("lerp_(new, 0.001)", "lerp_(new, 1 - 0.833)"),)),),
     "GV984": (
         ("by the scores themselves", (("(torch.sigmoid(model(x).squeeze(1)) > 0.5).float()", "model(x).squeeze(1)"),)),

@@ -35,6 +35,13 @@ NORMAL = "-(torch.distributions.Normal(0.0, 1.0).log_prob(z).sum(dim=[1, 2, 3]) 
 FLAT = "(0.5 * z.flatten(1).pow(2).sum(1) - logdet).mean()"
 CONV = "z = F.conv2d(x, self.weight.view(3, 3, 1, 1))\n        "
 PICTURE, TOKENS = "3, 4, 4", "10, 3"
+EINSUM = 'z = torch.einsum("oc,bchw->bohw", self.weight, x)\n        '
+SLOGDET = "torch.linalg.slogdet(self.weight)[1]"
+ROWS = (
+    "z = x.permute(0, 2, 3, 1).reshape(-1, 3) @ self.weight.T\n"
+    "        z = z.view(len(x), 4, 4, 3).permute(0, 3, 1, 2)\n        return z, "
+)
+PRECISION = "p = self.weight @ self.weight.T + torch.eye(3)\n        "
 FAULTY = (
     (CONV + "return z, torch.slogdet(self.weight)[1]  # HERE", PICTURE, NORMAL),
     (CONV + "logdet = torch.linalg.slogdet(self.weight).logabsdet  # HERE\n        " + COUPLE, PICTURE, FLAT),
@@ -47,6 +54,14 @@ FAULTY = (
         NORMAL,
     ),
     (CONV + "return z, torch.slogdet(self.weight)[1]  # HERE", PICTURE, "0.5 * z.square().sum() / len(z) - logdet"),
+    (EINSUM + f"return z, {SLOGDET}  # HERE", PICTURE, NORMAL),
+    (f'return torch.einsum("...c,dc->...d", x, self.weight), {SLOGDET}  # HERE', TOKENS, FLAT),
+    (f"return torch.tensordot(x, self.weight, dims=1), {SLOGDET}  # HERE", TOKENS, FLAT),
+    (ROWS + f"{SLOGDET}  # HERE", PICTURE, NORMAL),
+    (CONV + "return z, torch.log(torch.abs(torch.det(self.weight)))  # HERE", PICTURE, NORMAL),
+    (CONV + f"return z, {SLOGDET} * torch.ones(len(x))  # HERE", PICTURE, NORMAL),
+    (CONV + f"return z, torch.stack([{SLOGDET}, 16 * self.scale.log().sum()]).sum()  # HERE", PICTURE, NORMAL),
+    (CONV + f"return z, {SLOGDET}.expand(len(x))  # HERE", PICTURE, "z.square().sum((1, 2, 3)).mean() - logdet.mean()"),
 )  # fmt: skip
 HEALTHY = (
     (CONV + "return z, torch.slogdet(self.weight)[1] * x.shape[2] * x.shape[3]", PICTURE, NORMAL),
@@ -61,6 +76,24 @@ HEALTHY = (
     # A mean over the positions.
     (CONV + "return z, torch.slogdet(self.weight)[1]", PICTURE, "(z.square().sum(1).mean((1, 2)) - 2 * logdet).mean()"),
     (CONV + "return z, torch.slogdet(self.weight)[1]", PICTURE, "(z.square().sum((1, 2, 3)) / 32 - logdet).mean()"),
+    (EINSUM + f"return z, 16 * {SLOGDET}", PICTURE, NORMAL),
+    (EINSUM + f"return z, {SLOGDET} * x.shape[2] * x.shape[3]", PICTURE, NORMAL),
+    (EINSUM + f"return z, {SLOGDET}", PICTURE, "(0.5 * z.pow(2).sum(1).mean((1, 2)) - logdet).mean()"),
+    (EINSUM + f"return z, {SLOGDET}", PICTURE, "z.square().sum((1, 2, 3)).mean() / 16 - logdet"),
+    (f'return torch.einsum("bc,dc->bd", x, self.weight), {SLOGDET}', "3", FLAT),
+    (ROWS + f"16 * {SLOGDET}", PICTURE, NORMAL),
+    (CONV + f"return z, {SLOGDET} * torch.tensor(16.0)", PICTURE, NORMAL),
+    (CONV + f"return z, torch.stack([{SLOGDET}.expand(len(x))] * 16).sum(0)", PICTURE, NORMAL),
+    (CONV + f"return z, ({SLOGDET} * torch.ones(len(x), 16)).sum(1)", PICTURE, NORMAL),
+    # Each row is a sample of its own.
+    (f"return x.reshape(-1, 3) @ self.weight.T, {SLOGDET}", TOKENS, FLAT),
+    # The density of a Gaussian at each position, with its precision.
+    (PRECISION + 'return torch.einsum("bti,ij,btj->bt", x, p, x), p.logdet()', TOKENS, "0.5 * (z - logdet).mean()"),
+    (
+        PRECISION + 'return torch.einsum("bti,ij,btj->bt", x, p, x), p.logdet()',
+        TOKENS,
+        "0.5 * (z.sum(1) - 10 * logdet).mean()",
+    ),
 )  # fmt: skip
 
 

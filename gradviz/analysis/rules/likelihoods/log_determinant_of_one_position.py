@@ -22,10 +22,10 @@ class LogDeterminantOfOnePosition(Rule):
 
     What it finds
     -------------
-    ``slogdet(W)``, ``logdet(W)`` or the sum of the logarithms of scales, where a 1x1 convolution, a linear map or a
-    product applies the same ``W`` or the same scales at each position of a sample (scales may also be the diagonal of
-    ``W``), and which is added to what was summed over all positions of the sample, without being multiplied by the
-    number of positions.
+    ``slogdet(W)``, ``logdet(W)``, the logarithm of ``det(W)`` or the sum of the logarithms of scales, where a 1x1
+    convolution, a linear map or a product applies the same ``W`` or the same scales at each position of a sample
+    (scales may also be the diagonal of ``W``), and which is added to what was summed over all positions of the sample,
+    without being multiplied by the number of positions.
 
     Why it matters
     --------------
@@ -93,7 +93,7 @@ class LogDeterminantOfOnePosition(Rule):
 
 _MAX_MAKERS = 12
 _MOST_FOLLOWED = 60
-_LOGARITHMS = frozenset({"slogdet", "logdet", "sum"})
+_LOGARITHMS = frozenset({"slogdet", "logdet", "log", "sum"})
 _ADDS = frozenset({"add", "sub", "neg", "stack", "cat", "mul", "div"}) | SHAPE_ONLY
 
 
@@ -106,10 +106,11 @@ def _met_unscaled(flow: Dataflow, row: int, applied: AppliedMap) -> int | None:
             call = flow.log.calls[user]
             name = plain_name(call.function)
             others = [use for use in call.inputs if use.tensor != tensor]
-            if user in seen or call.kind != "operation" or not call.outputs or name not in _ADDS:
+            is_term = name in _ADDS or _is_mean_of_samples(flow, call, applied) or _adds_layers(flow, call, made)
+            if user in seen or call.kind != "operation" or not call.outputs or not is_term:
                 continue
             seen.add(user)
-            if name in ("mul", "div") and not (not others and abs(number_of(call, *OPERAND, missing=0.0)) == 1):
+            if name in ("mul", "div") and not _is_by_one(flow, call, user, others):
                 continue
             if name in ("add", "sub") and any(
                 _is_sum_of_positions(flow, each.tensor, user, applied) for each in others
@@ -119,19 +120,42 @@ def _met_unscaled(flow: Dataflow, row: int, applied: AppliedMap) -> int | None:
     return None
 
 
+def _is_by_one(flow: Dataflow, call: Call, row: int, others: list[TensorUse]) -> bool:
+    """Whether a product leaves a value as it is, but for its sign: ``-1 * x``, ``x * torch.ones(n)``."""
+    if not others:
+        return abs(number_of(call, *OPERAND, missing=0.0)) == 1
+    values = flow.values_of(others[0], row) if len(others) == 1 else None
+    return values is not None and values.minimum == values.maximum == 1
+
+
+def _is_mean_of_samples(flow: Dataflow, call: Call, applied: AppliedMap) -> bool:
+    """Whether a call averages one number of each sample."""
+    return plain_name(call.function) == "mean" and shape_of(flow, call.inputs[0].tensor) == (applied.samples,)
+
+
+def _adds_layers(flow: Dataflow, call: Call, made: int) -> bool:
+    """Whether a call adds what a list of log-determinants had, one for each layer: ``torch.stack(logdets).sum(0)``."""
+    stacked, outputs = flow.log.calls[made], call.outputs[:1]
+    if plain_name(call.function) != "sum" or plain_name(stacked.function) != "stack" or not outputs:
+        return False
+    is_each_once = len({use.tensor for use in stacked.inputs}) == len(stacked.inputs)
+    return is_each_once and shape_of(flow, outputs[0].tensor) == shape_of(flow, stacked.inputs[0].tensor)
+
+
 def _is_sum_of_positions(flow: Dataflow, tensor: int, row: int, applied: AppliedMap) -> bool:
     """Whether one number for each sample is a sum over all its positions, perhaps with other terms."""
-    onward = flow.makers_above(tensor, row, 2 * _MAX_MAKERS, lambda call: _terms(call, applied))
+    onward = flow.makers_above(tensor, row, 2 * _MAX_MAKERS, lambda call: _terms(flow, call, applied))
     return any(plain_name(call.function) == "sum" and _counts(flow, call, applied) for _, call in onward)
 
 
-def _terms(call: Call, applied: AppliedMap) -> tuple[TensorUse, ...]:
+def _terms(flow: Dataflow, call: Call, applied: AppliedMap) -> tuple[TensorUse, ...]:
     """What a sum is made of, perhaps times a number; nothing where it is divided by the number of positions."""
     name = plain_name(call.function)
     number = number_of(call, *OPERAND, missing=1.0) if name in ("mul", "div") else 1.0
     divisor = number if name == "div" or not number else 1 / number
     is_of_each = divisor >= applied.positions and round(divisor) % applied.positions == 0
-    return call.inputs if name in _ADDS - {"cat", "stack"} and not is_of_each else ()
+    is_sum = name in _ADDS - {"cat", "stack"} or _is_mean_of_samples(flow, call, applied)
+    return call.inputs if is_sum and not is_of_each else ()
 
 
 def _counts(flow: Dataflow, call: Call, applied: AppliedMap) -> bool:

@@ -1,1 +1,1 @@
-"""Rules about numbers that layers, losses and optimizers are set to, and that mean the opposite elsewhere."""
+"""Rules about what layers, losses and optimizers are set to: numbers that mean the opposite elsewhere, and defaults."""

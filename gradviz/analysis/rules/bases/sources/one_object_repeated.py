@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -48,8 +48,13 @@ def repeated_objects(tree: SourceTree) -> Iterator[RepeatedObject]:
         if element is not None and isinstance(node, (ast.expr, ast.stmt)):
             words = {each.id for each in ast.walk(element) if isinstance(each, ast.Name)}
             words |= {each.attr for each in ast.walk(element) if isinstance(each, ast.Attribute)}
-            is_meant = _is_alternative(tree, node) or any(_says_so(each) for each in (*words, *_texts(tree, node)))
+            is_meant = _is_alternative(tree, node) or is_said_to_be_shared(tree, node, words)
             yield RepeatedObject(node.lineno, node.end_lineno or node.lineno, is_meant, is_by_name)
+
+
+def is_said_to_be_shared(tree: SourceTree, node: ast.expr | ast.stmt, names: Iterable[str]) -> bool:
+    """Whether the program says of a node that what it makes is shared: one of the names, or what is written around."""
+    return any(_says_so(each) for each in (*names, *_texts(tree, node)))
 
 
 def _says_so(text: str) -> bool:

@@ -9,13 +9,14 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.einsum_equations import equation_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.graph.call_log import Call, TensorUse
 
 _BOTH = 2
 _MAX_MAKERS = 12
 _MOST_FOLLOWED = 60
-_MAPS = frozenset({"conv1d", "conv2d", "conv3d", "linear", "matmul"})
+_MAPS = frozenset({"conv1d", "conv2d", "conv3d", "linear", "matmul", "einsum", "tensordot"})
 _SCALES = frozenset({"mul", "div"})
 _SAME = SHAPE_ONLY | {"abs", "neg", "detach", "diag", "inverse", "inv"}
 
@@ -30,7 +31,9 @@ class AppliedMap(Struct, frozen=True):
 
 def applied_map(flow: Dataflow, row: int) -> AppliedMap | None:
     """What applies the matrix, or the scales, of a logarithm to samples at several positions, in the same step."""
-    call = flow.log.calls[row]
+    call = _determinant(flow, row)
+    if call is None:
+        return None
     is_sum = plain_name(call.function) == "sum"
     if is_sum and (len(call.inputs) != 1 or shape_of(flow, call.outputs[0].tensor)):
         return None
@@ -47,6 +50,16 @@ def applied_map(flow: Dataflow, row: int) -> AppliedMap | None:
         if found is not None:
             return found
     return None
+
+
+def _determinant(flow: Dataflow, row: int) -> Call | None:
+    """The call that takes the matrix or the scales: for ``log()``, the one that made the determinant."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "log":
+        return call
+    above = (made for _, made in flow.makers(call.inputs[0].tensor, row, _MAX_MAKERS))
+    maker = next((made for made in above if plain_name(made.function) not in SHAPE_ONLY | {"abs"}), None)
+    return maker if maker is not None and plain_name(maker.function) == "det" else None
 
 
 def _of_diagonal(flow: Dataflow, row: int, count: int) -> AppliedMap | None:
@@ -79,7 +92,7 @@ _OF_MATRICES = SHAPE_ONLY | {"add", "matmul", "mm", "mT", "H", "adjoint", "conti
 def _applied(flow: Dataflow, row: int, matrices: set[int], count: int) -> AppliedMap | None:
     """The call that multiplies samples of several positions with one of the matrices."""
     call = flow.log.calls[row]
-    if plain_name(call.function) not in _MAPS | {"einsum"}:
+    if plain_name(call.function) not in _MAPS:
         return None
     data = [use.tensor for use in call.inputs if use.tensor not in matrices]
     shape = shape_of(flow, data[0]) if data and len(data) < len(call.inputs) else ()
@@ -125,8 +138,11 @@ def _application(flow: Dataflow, row: int, source: int, count: int, *, is_scale:
     call = flow.log.calls[row]
     if plain_name(call.function) not in (_SCALES if is_scale else _MAPS) or len(call.inputs) < _BOTH:
         return None
-    for data, factor in (call.inputs[:2], call.inputs[1::-1]):
+    for index, (data, factor) in enumerate((call.inputs[:2], call.inputs[1::-1])):
         shape, size = shape_of(flow, data.tensor), prod(shape_of(flow, factor.tensor))
+        if not is_scale and not _is_map(flow, call, data, 1 - index):
+            continue
+        shape = shape if is_scale else _with_positions(flow, data, row)
         # The data has samples in front, and several positions for each element of the scales, or row of the matrix.
         each = prod(shape[1:])
         width = count if is_scale else round(count**0.5)
@@ -134,6 +150,30 @@ def _application(flow: Dataflow, row: int, source: int, count: int, *, is_scale:
         if is_own and len(shape) > _BOTH and each % width == 0 and each > width and shape[0] > 1:
             return AppliedMap(row, each // width, shape[0])
     return None
+
+
+def _is_map(flow: Dataflow, call: Call, data: TensorUse, place: int) -> bool:
+    """Whether an input is a matrix that maps each vector of the data to another one, not the matrix of a form."""
+    if plain_name(call.function) not in ("einsum", "tensordot"):
+        return True
+    equation = equation_of(call)
+    is_kept = prod(shape_of(flow, call.outputs[0].tensor)) == prod(shape_of(flow, data.tensor))
+    if len(call.inputs) != _BOTH or not is_kept or plain_name(call.function) == "tensordot":
+        return len(call.inputs) == _BOTH and is_kept
+    is_whole = equation.has_arrow and len(equation.terms) == _BOTH
+    return is_whole and sum(letter in equation.result for letter in equation.terms[place]) == 1
+
+
+def _with_positions(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, ...]:
+    """The shape of the data; of rows that are the positions of all samples, the shape that they had before."""
+    shape = shape_of(flow, use.tensor)
+    for _, call in flow.makers(use.tensor, row, _MAX_MAKERS) if len(shape) == _BOTH else ():
+        if plain_name(call.function) not in SHAPE_ONLY or not call.inputs:
+            break
+        before = shape_of(flow, call.inputs[0].tensor)
+        if prod(before) == prod(shape) and len(before) > _BOTH:
+            return before
+    return shape
 
 
 def _is_made_of(flow: Dataflow, tensor: int, row: int, source: int) -> bool:
