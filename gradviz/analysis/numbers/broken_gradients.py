@@ -165,7 +165,12 @@ class BrokenGradients:
         if row is None:
             return plain
         origin = _forward_origin(self._flow, self._origins, row)
-        return self._of_slope(plain, row) if origin is None else self._of_values(plain, origin)
+        is_of_slope = origin is None or (self._is_asked_for(origin) and not self._is_loss_broken(number))
+        return self._of_slope(plain, row) if origin is None or is_of_slope else self._of_values(plain, origin)
+
+    def _is_asked_for(self, origin: Origin) -> bool:
+        """Whether the program fills a mask with -Inf there, of which a derivative is NaN though the loss is finite."""
+        return not origin.is_unseen and is_asked_for(self._flow.log.calls[origin.call])
 
     def _of_slope(self, plain: BrokenGradient, row: int) -> BrokenGradient:
         """All values are finite, but the derivative is not."""

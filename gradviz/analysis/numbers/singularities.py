@@ -52,13 +52,18 @@ _SOFTMAX = Singularity(
     "leave at least one entry of each row unmasked, or fill with torch.finfo(x.dtype).min in place of -Inf",
     is_elementwise=False,
 )
+_SUM_OF_EXPONENTIALS = Singularity(
+    "the slope of logsumexp() is NaN where all that it adds up is -Inf, also where its value is -Inf as it should be",
+    "begin and mask with a large negative number, such as -1e9, in place of -Inf",
+    is_elementwise=False,
+)
 _LIKELIHOOD = Singularity(
     "it computes a logarithm, which is infinite at 0 (and at 1 for its complement)", "use the form that takes logits"
 )
 
 _KINDS: tuple[tuple[Singularity, tuple[str, ...]], ...] = (
     (_SQRT, ("sqrt", "rsqrt")),
-    (_LOG, ("log", "log2", "log10", "log1p", "xlogy", "logsumexp", "lgamma", "digamma", "mvlgamma")),
+    (_LOG, ("log", "log2", "log10", "log1p", "xlogy", "lgamma", "digamma", "mvlgamma")),
     (_DIVISION, ("div", "true_divide", "reciprocal", "floor_divide", "remainder", "fmod", "addcdiv")),
     (_POWER, ("pow", "float_power")),
     (_NORM, ("norm", "hypot", "cdist", "pdist", "vector_norm", "dist", "normalize", "cosine_similarity", "atan2")),
@@ -68,6 +73,7 @@ _KINDS: tuple[tuple[Singularity, tuple[str, ...]], ...] = (
     (_SPECTRUM, ("eigh", "eig", "svd", "symeig", "linalg_eigh", "linalg_svd", "linalg_eig", "pinv", "lstsq", "qr")),
     (_SPECTRUM, ("inv", "inverse", "solve", "cholesky", "det", "logdet", "slogdet")),
     (_SOFTMAX, ("softmax", "log_softmax", "scaled_dot_product_attention", "multi_head_attention_forward")),
+    (_SUM_OF_EXPONENTIALS, ("logsumexp", "logaddexp", "logaddexp2", "logcumsumexp")),
     (_LIKELIHOOD, ("binary_cross_entropy", "kl_div", "nll_loss", "poisson_nll_loss", "gaussian_nll_loss")),
 )
 _BY_NAME = {name: kind for kind, names in _KINDS for name in names}

@@ -482,3 +482,24 @@ train(lambda: (x * 1e20 * 1e20).sum(), [x])  # here
 """
     (finding,) = alarms(tmp_path, program)
     assert (finding.cause, "the gradient of mul() of" in finding.message) == ("overflow", True)
+
+
+def test_nan_of_a_logsumexp_over_infinity_is_told_there(tmp_path: Path) -> None:
+    program = """
+moves, scores = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.randn(5, 3))
+def loss_of():
+    first = torch.full((3,), {start})
+    first[0] = 0.0
+    table = torch.full((3, 3), {start}).index_put((torch.arange(3), torch.arange(3)), moves)
+    table = table.index_put((torch.arange(2), torch.arange(1, 3)), moves[:2])
+    state = first + scores[0]
+    for step in range(1, 5):
+        state = torch.logsumexp(state[:, None] + table, 0) + scores[step]  # here
+    return -state[-1]
+train(loss_of, [moves, scores], steps=1)
+"""
+    (found,) = alarms(tmp_path, program.format(start='float("-inf")'))
+    assert found.cause == "nan_from_op"
+    assert found.location is not None and found.location.line == guilty_line(program)
+    assert "-1e9" in (found.fix or "")
+    assert not alarms(tmp_path, program.format(start="-1e9"))

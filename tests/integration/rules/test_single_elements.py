@@ -93,3 +93,22 @@ def test_a_branch_that_was_pooled_to_one_number_is_told_where_it_is_normalized(t
 
 def test_a_branch_that_was_pooled_to_a_few_numbers_is_right(tmp_path: Path) -> None:
     assert not alarms(HEAD + POOLED.replace("SIZE", "2") + TRAIN, tmp_path)
+
+
+REWARDS = """
+policy = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.randn(24, 4)
+    logits = policy(x)
+    with torch.no_grad():
+        choice = logits.softmax(-1).multinomial(1)
+        rewards = (choice.float() - x[:, :1]).reshape({shape})
+        advantages = rewards - rewards.mean(dim=-1, keepdim=True)  # HERE
+    loss = -(advantages.reshape(-1, 1) * logits.log_softmax(-1).gather(1, choice)).mean()
+"""
+
+
+def test_rewards_that_are_centred_alone_without_gradients_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + REWARDS.format(shape="8, 3, 1") + TRAIN, ALONE, tmp_path)
+    assert not alarms(HEAD + REWARDS.format(shape="8, 3") + TRAIN, tmp_path)

@@ -40,7 +40,9 @@ def centred_alone(flow: Dataflow) -> Iterator[Centred]:
         if call.inputs and call.outputs:
             lines[location_of_call(flow, row), _path(flow, call)].append(_centred(flow, row, call))
     for tried in lines.values():
-        steps = [each for each in tried if each is not None and flow.log.calls[each.mean].grad_mode == "enabled"]
+        known = [each for each in tried if each is not None]
+        # Rewards are often centred without gradients; but what an evaluation centres is no part of a training.
+        steps = [each for each in known if flow.log.calls[each.mean].grad_mode == "enabled"] or known
         if len(steps) >= _MIN_TIMES and None not in tried and _is_trained_with(flow, steps[-1]):
             yield steps[-1]
 
