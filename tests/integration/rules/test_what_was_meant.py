@@ -934,3 +934,25 @@ def test_a_gradient_may_go_through_another_model_in_evaluation_mode(*, stays: bo
     script = REWARDS if stays else REWARDS.replace("optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)\n", held)
     found = {each.cause for each in alarms(HEAD + script, tmp_path)}
     assert ("evaluation_mode" in found) == (not stays)
+
+
+DROPOUT_OFF = """
+model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.1), nn.Linear(6, 2))
+model.eval()  # {comment}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = F.cross_entropy(model(torch.randn(8, 4)), torch.randint(0, 2, (8,)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("comment", "is_told"),
+    [
+        ("no dropout from here on, as is usual for preferences", False),
+        ("dropout off for the validation", True),
+        ("no gradients are needed here", True),
+    ],
+)
+def test_a_comment_may_say_that_training_is_to_have_no_dropout(comment: str, *, is_told: bool, tmp_path: Path) -> None:
+    found = {each.cause for each in alarms(HEAD + DROPOUT_OFF.format(comment=comment) + TRAIN, tmp_path)}
+    assert ("evaluation_mode" in found) == is_told

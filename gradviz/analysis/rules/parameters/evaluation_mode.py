@@ -23,10 +23,10 @@ class EvaluationMode(Rule):
     -------------
     Backward calls that go through ``dropout`` with ``training=False``, and steps that follow: ``eval()`` was called,
     and ``train()`` was not called again before training. Batch normalization alone is only reported where dropout is in
-    evaluation mode as well, or the model has none: people freeze its statistics on purpose. Programs that switch their
-    batch normalizations alone, by their class, are left alone. So is a backward whose gradients no step uses before
-    they are cleared: those of a Fisher information, or of a map of what the model looks at, are measured in evaluation
-    mode on purpose.
+    evaluation mode as well, or the model has none: people freeze its statistics on purpose. Where a comment beside
+    ``eval()`` says that there is to be no dropout, it is a note. Programs that switch their batch normalizations alone,
+    by their class, are left alone. So is a backward whose gradients no step uses before they are cleared: those of a
+    Fisher information, or of a map of what the model looks at, are measured in evaluation mode on purpose.
 
     Why it matters
     --------------
@@ -75,7 +75,9 @@ class EvaluationMode(Rule):
             reached = case.backward_calls.reached(backward).members
             asleep = [row for row in asleep if row in reached]  # not those that made a constant, such as an attack
             if asleep and not any(drops) and not _holds_statistics(case, asleep):
-                yield self._finding(case, asleep, backward, is_meant=_is_of_adapters(case, rows, asleep))
+                yield self._finding(
+                    case, asleep, backward, is_meant=_is_explained(case) or _is_of_adapters(case, rows, asleep)
+                )
                 return
 
     def _finding(self, case: Case, asleep: list[int], backward: int, *, is_meant: bool) -> Finding:
@@ -96,6 +98,22 @@ class EvaluationMode(Rule):
             symptom_location=forward if switch is not None else None,
             evidence={"calls": len(asleep)},
         )
+
+
+def _is_explained(case: Case) -> bool:
+    """Whether a comment beside ``eval()``, or right above it, says that there is to be no dropout from there on; not
+    for an evaluation."""
+    comments = list[str]()
+    for lines in case.capture.sources.values():
+        for number, text in lines.items():
+            above = lines.get(number - 1, "").strip()
+            if _SWITCH.search(text):
+                comments += [text.partition("#")[2], above if above.startswith("#") else ""]
+    return any(_NO_DROPOUT.search(each) and not _FOR_EVALUATION.search(each) for each in comments)
+
+
+_NO_DROPOUT = re.compile(r"\b(no|without|off|disabled?)\b.*\bdropout\b|\bdropout\b.*\b(off|disabled?)\b", re.IGNORECASE)
+_FOR_EVALUATION = re.compile("valid|eval|test|infer|sampl|predict|generat", re.IGNORECASE)
 
 
 def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
