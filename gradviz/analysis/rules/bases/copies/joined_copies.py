@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -59,9 +60,9 @@ def stacked_pairs(flow: Dataflow, row: int, call: Call) -> Axes | None:
     if count < _MIN_PAIRED or count % _BOTH or axis_of(call, len(shape) + 1) not in (0, None) or not shape:
         return None
     firsts = (0, count // 4 * _BOTH, count - 4)
-    made = {at: _sources(flow, call.inputs[at].tensor, row, ()) for first in firsts for at in range(first, first + 4)}
+    made = cache(lambda at: _sources(flow, call.inputs[at].tensor, row, ()))  # most are told by the first two
     is_paired = all(
-        _are_of_one(flow, made[at], made[at + 1]) and not _are_of_one(flow, made[at + 1], made[at + 2]) for at in firsts
+        _are_of_one(flow, made(at), made(at + 1)) and not _are_of_one(flow, made(at + 1), made(at + 2)) for at in firsts
     )
     axis = rows(_BOTH, count // _BOTH, row, "interleaved") if is_paired else None
     return None if axis is None else (axis, *(None for _ in shape))
