@@ -38,7 +38,9 @@ def late_names(tree: SourceTree) -> list[LateName]:
     """In the order of their lines; not in a loop that ends with its first turn, or removes its hooks."""
     found = list[LateName]()
     for node in tree.nodes:
-        for names, turn in _bound_around(tree, node) if isinstance(node, (ast.Lambda, *FUNCTIONS)) else ():
+        if not isinstance(node, (ast.Lambda, *FUNCTIONS)):
+            continue
+        for names, turn in _bound_around(tree, node):
             late = tuple(sorted(_read(node) & names))
             if late:
                 found.append(LateName(node.lineno, late, turn))

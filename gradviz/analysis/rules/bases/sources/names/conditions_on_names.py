@@ -97,9 +97,9 @@ def _name_in(target: ast.expr) -> str:
     return first.id if isinstance(first, ast.Name) else ""
 
 
-def _texts(tree: SourceTree, test: ast.expr, name: str) -> Iterator[Text]:
-    for looked_for, way in compared_with(test, name):
-        for part in parts_of(tree, test, looked_for):
+def _texts(tree: SourceTree, within: ast.AST, name: str) -> Iterator[Text]:
+    for looked_for, way in compared_with(within, name):
+        for part in parts_of(tree, within, looked_for):
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 yield Text(part.value, part.lineno, way)
 

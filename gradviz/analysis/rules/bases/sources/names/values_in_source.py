@@ -73,13 +73,11 @@ def _of_field(tree: SourceTree, name: str) -> list[ast.expr]:
 
 def _defaults(owner: ast.ClassDef, name: str) -> Iterator[ast.expr]:
     for statement in owner.body:
-        target = statement.target if isinstance(statement, ast.AnnAssign) else None
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-        if isinstance(target, ast.Name) and target.id == name:
-            value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
-            if value is not None:
-                yield _made_by_field(value)
+        if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
+            continue
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if any(isinstance(each, ast.Name) and each.id == name for each in targets):
+            yield _made_by_field(statement.value)
 
 
 def _made_by_field(value: ast.expr) -> ast.expr:
