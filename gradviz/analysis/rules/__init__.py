@@ -105,6 +105,7 @@ from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.hooked_again import HookedAgain
 from gradviz.analysis.rules.graph_lifetime.losses_left_behind import LossesLeftBehind
+from gradviz.analysis.rules.graph_lifetime.read_before_grad import ReadBeforeGrad
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.in_place.average_of_one_state import AverageOfOneState
 from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
@@ -789,6 +790,7 @@ RULES: tuple[type[Rule], ...] = (
     RankedByClasses,
     AverageOfTheStart,
     RepeatedBeforeSplit,
+    ReadBeforeGrad,
     BoxesNotFlipped,
     CopyChanged,
     PaddingInCount,

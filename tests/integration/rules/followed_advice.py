@@ -98,6 +98,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV974": (("in reversed(range(steps))", (("for i in range(steps)", "for i in reversed(range(steps))"),)),),
     "GV973": (("1 - dones[t]", (("1 - dones[t + 1]", "1 - dones[t]"),)),),
     "GV972": (("index_add_(0, dst, ones)", (("index_add_(0, src, torch.ones", "index_add_(0, dst, torch.ones"),)),),
+    "GV987": (
+        (
+            "call requires_grad_() on it before line",
+            (("    return {", "    positions.requires_grad_()\n    return {"),),
+        ),
+        (
+            "compute batch['difference'] anew behind line",
+            (('network(batch["difference"])', 'network(batch["positions"][1:] - batch["positions"][:-1])'),),
+        ),
+    ),
     "GV978": (
         (
             "self.weights = weights.detach()",

@@ -87,14 +87,15 @@ class UnusedParameter(UnusedRule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
+        without_path = {number for found in case.cut_off for number in found.tensors}
         for number, row in refused_targets(histories):
-            yield self._refused_target(histories, number, row)
+            if number not in without_path:
+                yield self._refused_target(histories, number, row)
         if _waits_in_vain(case.capture.error):
             yield from self._distributed(histories)
             return
         elsewhere = {name for each in case.capture.parameters if each.is_trained_elsewhere for name in each.names}
         copies = copies_in_optimizers(histories, forgotten_parameters(histories))
-        without_path = {number for found in case.cut_off for number in found.tensors}
         for group in _without(elsewhere, histories, never_used(histories, case.source_line)):
             left = tuple(number for number in group.tensors if number not in copies.keys() | without_path)
             if left:
