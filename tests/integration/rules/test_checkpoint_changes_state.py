@@ -202,3 +202,34 @@ def test_state_that_is_put_back_or_stored_outside(tmp_path: Path) -> None:
     assert alarms(training(CARRIED, before="old = model.state", after=put_back), tmp_path) == []
     stored = CARRIED.replace("        self.state = h", "        self.new = h")
     assert alarms(training(stored, after=f"{TRAIN.strip()}\n    model.state = model.new"), tmp_path) == []
+
+
+COUNTED = """
+class Router(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.seen = nn.Linear(4, 4), 0
+    def forward(self, x):
+        shares = self.gate(x).softmax(-1)
+        self.seen += 1  # HERE
+        if self.seen <= 3:
+            return shares
+        best = shares.topk(2, dim=-1)
+        return torch.zeros_like(shares).scatter(-1, best.indices, best.values)
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.router, self.experts = Router(), nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
+    def forward(self, x):
+        shares = self.router(x)
+        return sum(each(x) * shares[:, number, None] for number, each in enumerate(self.experts))
+model, head = Block(), nn.Linear(4, 1)
+"""
+
+
+def test_a_counter_of_a_layer_beside_the_one_that_failed_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(
+        IMPORT + COUNTED + STEPS.format(before="", after="", reentrant=False) + TRAIN,
+        "checkpoint_changes_state",
+        tmp_path,
+    )

@@ -91,6 +91,19 @@ def test_a_table_that_a_default_froze_is_a_note_where_nobody_asks_to_train_it(tm
     assert findings(meant, tmp_path) == ()
 
 
+SPLIT = """gentle, usual = [], []
+for name, p in model.named_parameters():
+    if p.requires_grad:
+        (gentle if "items" in name else usual).append(p)
+optimizers = [torch.optim.Adam([{'params': usual}, {'params': gentle, 'lr': 1e-4}], lr=0.1)]"""
+
+
+def test_a_table_that_a_default_froze_is_told_where_a_group_stays_empty(tmp_path: Path) -> None:
+    (found,) = alarms(HEAD + TOWERS.format(items=FROZEN, optimizers=SPLIT), tmp_path)
+    assert (found.code, found.tensors) == ("GV701", ("model.items.weight",))
+    assert "group" in found.message
+
+
 SWITCHES = """
 model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
 for p in model.parameters():

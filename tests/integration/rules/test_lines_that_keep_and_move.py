@@ -274,6 +274,13 @@ for step in range(3):
         .replace("5, 4]", "4, 4]")
         + TRAIN,
     ),
+    "one that a decorator keeps": (
+        "graph_freed",
+        KEPT_TABLES.replace("    def build(", "    @lru_cache(maxsize=None)  # HERE\n    def build(")
+        .replace("class Table", "from functools import lru_cache\nclass Table")
+        .replace("KEEP", "return self.build(n)")
+        + TRAIN,
+    ),
     "one that is changed where it is kept": (
         "graph_freed",
         KEPT_TABLES.replace("KEEP", "self.known[n] = self.build(n) * 2  # HERE") + TRAIN,

@@ -228,7 +228,21 @@ with torch.no_grad():
     best = (users.weight @ items.weight.T).topk(5, dim=1).indices
     print((kind[best] == taste[:, None]).float().mean())
 """
+ALLOWED = """
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 6))
+def shares_of(count):
+    target = torch.zeros(6)
+    target[torch.randperm(6)[:count]] = (3 * torch.randn(count)).softmax(0)
+    return target
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+known = [(torch.randn(4), shares_of(1 + number % 6)) for number in range(40)]
+for step in range(8):
+    chosen = [known[each] for each in torch.randint(40, (16,)).tolist()]
+    x, shares = map(torch.stack, zip(*chosen))
+    loss = F.cross_entropy(net(x), shares)
+"""
 PROGRAMS = {
+    "shares of the moves that are allowed": ALLOWED + TRAIN,
     "a learned step of rounding": STEPS_OF_ROUNDING + TRAIN,
     "the kinds of the best items": KINDS,
     "a decoder that several encoders share": SHARED,

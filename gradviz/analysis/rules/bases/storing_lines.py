@@ -11,12 +11,14 @@ from __future__ import annotations
 import ast
 import re
 
+from msgspec.structs import replace
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.sources.parsed_lines import function_around
-from gradviz.analysis.sources.source_tree import SourceTree
+from gradviz.analysis.sources.source_tree import SourceTree, last_name
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_lines_around
 
@@ -36,13 +38,17 @@ def line_that_stores(case: Case, row: int, path: str) -> CallSite | None:
 
 def line_that_stores_returned(case: Case, made: CallSite) -> CallSite | None:
     """The line that stores what a function returns in an element or an attribute, as it is, if the function returns
-    what a line computed; also through functions that only return it further."""
+    what a line computed; also through functions that only return it further. Of a function whose results are kept by
+    its decorator, the line of that."""
     sites, line = case.dataflow.log.call_sites, made
     while line.caller is not None:
         tree = own_tree(case, line.file)
         statement = None if tree is None else tree.statement_at(line.line)
         if tree is None or statement is None or not _returns(tree, statement):
             return None
+        keeps = _decorator_that_keeps(tree.scope(statement))
+        if keeps is not None:
+            return replace(line, line=keeps)
         outer = next(own_lines_around(sites, line.caller), None)
         if outer is None:
             return None
@@ -50,6 +56,17 @@ def line_that_stores_returned(case: Case, made: CallSite) -> CallSite | None:
         if _stores_call(case, line):
             return line
     return None
+
+
+def _decorator_that_keeps(function: ast.AST) -> int | None:
+    """The line of ``@cached_property`` or ``@lru_cache(...)`` of a function."""
+    for each in getattr(function, "decorator_list", ()):
+        if last_name(each.func if isinstance(each, ast.Call) else each) in _KEEPS:
+            return int(each.lineno)
+    return None
+
+
+_KEEPS = frozenset({"cached_property", "lru_cache", "cache"})
 
 
 def _returns(tree: SourceTree, statement: ast.stmt) -> bool:

@@ -78,7 +78,10 @@ class CheckpointChangesState(Rule):
         explained: ChangedState | None = None
         if _raised(case):
             failed = _failed_run(case, states)
-            explained = states.explaining([failed] if failed is not None else states.checkpoints.runs)
+            runs = states.checkpoints.runs
+            of_line = [each for each in runs if failed is None or each.line == failed.line]
+            # What failed shows the function around it; a layer beside it may have chosen what that function gets.
+            explained = (None if failed is None else states.explaining([failed])) or states.explaining(of_line)
             if explained is not None:
                 yield self._of_state(case, explained, raised=True)
             elif failed is not None:

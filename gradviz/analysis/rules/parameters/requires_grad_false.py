@@ -10,7 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.layer_calls import is_training
 from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
-from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import CutSeen, Finding, Location
 from gradviz.analysis.parameters.frozen_by_default import frozen_when_made
 from gradviz.analysis.parameters.frozen_parameters import (
@@ -43,8 +43,9 @@ class RequiresGradFalse(Rule):
     where the program only moves it if it has one; a loss,
     or a tensor that should get a hook, if everything that it was computed from is frozen; parameters that were frozen
     after an optimizer got them, and stay so; a parameter group in which every tensor is frozen; an embedding that
-    ``from_pretrained`` froze by default, if an optimizer got it without the module around it (else a note); a parameter
-    of a module that trains, if it is that of a frozen module as well. A frozen part of a model is no finding.
+    ``from_pretrained`` froze by default, if an optimizer got it without the module around it, or a group of an
+    optimizer is empty (else a note); a parameter of a module that trains, if it is that of a frozen module as well. A
+    frozen part of a model is no finding.
 
     Why it matters
     --------------
@@ -170,9 +171,13 @@ class RequiresGradFalse(Rule):
         )
 
     def _by_default(self, histories: ParameterHistories, number: int, made: Location) -> Finding:
+        made_empty = (each for each in histories.log.optimizers if any(each.groups) and not all(each.groups))
+        empty = next(made_empty, None)
+        missed = "" if empty is None else f", and a parameter group of {optimizer_words(empty)} is empty"
         return self.finding(
-            f"{histories.name(number)} does not train: from_pretrained() froze it, as this line does not say freeze=",
-            severity="note",
+            f"{histories.name(number)} does not train: from_pretrained() froze it, as this line does not say freeze="
+            + missed,
+            severity="note" if empty is None else "warning",
             symptom="grad_none",
             why="nn.Embedding.from_pretrained() freezes what it makes unless it is told not to",
             fix="pass freeze=False if it should train, and freeze=True if it should not",

@@ -157,7 +157,29 @@ def names_several_classes(given: Given) -> bool:
         return False
     made = value_maker(given.flow, given.use.tensor, given.row)
     is_mixed = made is not None and plain_name(made[1].function) in _MIXES
-    return not is_mixed and given.values.count - given.values.zeros > _OF_MIXED * shape[0]
+    is_of_many = given.values.count - given.values.zeros > _OF_MIXED * shape[0]
+    return not is_mixed and is_of_many and not _are_shares(given)
+
+
+def _are_shares(given: Given) -> bool:
+    """Whether a softmax made a target, which was only put elsewhere and joined with others since: shares of the moves
+    that are allowed, of which there may be a single one, with the share 1."""
+    flow, waiting, seen = given.flow, [(given.use.tensor, given.row)], 0
+    while waiting and seen < _MOST_JOINED:
+        (tensor, before), seen = waiting.pop(), seen + 1
+        made = flow.newest_producer(tensor, before)
+        call = None if made is None else flow.log.calls[made]
+        name = "" if call is None else plain_name(call.function)
+        if name == "softmax":
+            return True
+        if made is not None and call is not None and name in _PUTS:
+            waiting += [(use.tensor, made) for use in (call.inputs if name in _JOINS else call.inputs[-1:])]
+    return False
+
+
+_MOST_JOINED = 2_000
+_JOINS = frozenset({"stack", "cat", "concat"})
+_PUTS = _JOINS | {"setitem", "index_put", "scatter", "index_copy", "clone", "detach", "to", "float"}
 
 
 def does_not_add_up(given: Given) -> bool:
