@@ -28,6 +28,8 @@ from gradviz.analysis.rules.bases.sequences.mixed_times import (
     samples_with_times,
     stacked_with_samples,
 )
+from gradviz.analysis.rules.bases.sources.names.exchanged_sizes import exchanged_sizes
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.graph.call_log import Call
 
 
@@ -45,7 +47,8 @@ class AxesMixedUp(Rule):
     height, width), viewed as (batch, all anchors, numbers) and compared with targets; classes that were coded one-hot,
     (batch, height, width, classes), viewed as (batch, classes, height, width) and multiplied with probabilities of that
     shape; samples and times that a reshape exchanges for a recurrent layer or behind it; tensors that were stacked, as
-    the states of time steps, viewed as (samples, tensors, features); and heads that a reshape puts before the tokens.
+    the states of time steps, viewed as (samples, tensors, features); heads that a reshape puts before the tokens; and
+    sizes that ``b, t, m = x.shape`` names in one order, and ``x.reshape(b * m, t)`` in another.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal but those of
     heads and tokens in attention, the rule says nothing.
 
@@ -130,10 +133,32 @@ def _mixed_by(case: Case, row: int, call: Call) -> Mixed | None:
     heads = heads_with_tokens(flow, row, call) or tokens_into_heads(flow, row, call)
     cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
     mixed = known or heads or cells or stacked_with_samples(flow, row, call) or rows_joined_otherwise(flow, row, call)
+    mixed = mixed or _names_of_sizes(case, row)
     if mixed is None:
         return None
     is_used = known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)
     return mixed if is_used else None
+
+
+def _names_of_sizes(case: Case, row: int) -> Mixed | None:
+    """The source itself names the sizes in two orders."""
+    flow, call = case.dataflow, case.dataflow.log.calls[row]
+    location = location_of_call(flow, row)
+    tree = None if location is None else own_tree(case, location.file)
+    if tree is None or location is None:
+        return None
+    given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
+    found = exchanged_sizes(tree, location.line, given, made)
+    if found is None:
+        return None
+    first, second = found.pair
+    return Mixed(
+        row,
+        f"line {found.line} names the axes {', '.join(found.names)}",
+        f"{first} and {second}",
+        f"exchange the two axes before: x.transpose({found.names.index(first)}, {found.names.index(second)})",
+        is_certain=True,
+    )
 
 
 # -- colours and pixels ------------------------------------------------------------------------------------------------
