@@ -263,17 +263,25 @@ class DividedMean(Struct, frozen=True):
     """The call that makes one number of the batch."""
     divisions: list[int]
     """The first one first."""
+    counted_by: int | None = None
+    """Of a sum: the tensor with the number of targets, by which it is divided."""
 
 
 def divided_mean(flow: Dataflow, backward: int, times: int) -> DividedMean | None:
     """The mean loss of a batch for which backward is called; None if it is divided by other numbers than `times`, or if
-    it is no mean of one batch."""
+    it is no mean of one batch. A sum that is divided by the number of its targets, as torch counts it, is a mean."""
     found: list[int] = []
     roots = flow.log.calls[backward].roots
+    count: int | None = None
     for row, call in flow.makers(roots[0].tensor, backward, _MAX_CALLS) if roots else ():
         divisor = divisor_of(call)
+        if divisor is None and count is None and _is_by_count(flow, call):
+            count = call.inputs[1].tensor
+            continue
         if divisor is None:
-            return DividedMean(row, found[::-1]) if is_mean_of_batch(call) else None
+            is_sum = plain_name(call.function) in _LOSSES and call.scalars.get("reduction") == "sum"
+            is_found = is_mean_of_batch(call) if count is None else is_sum
+            return DividedMean(row, found[::-1], count) if is_found else None
         if isclose(divisor, times):
             found.append(row)
         elif not isclose(divisor, 1):
@@ -282,6 +290,14 @@ def divided_mean(flow: Dataflow, backward: int, times: int) -> DividedMean | Non
 
 
 _MAX_CALLS = 8
+
+
+def _is_by_count(flow: Dataflow, call: Call) -> bool:
+    """Whether a call divides by a whole number that torch holds."""
+    if plain_name(call.function) != "div" or len(call.inputs) != len(("sum", "count")):
+        return False
+    facts = flow.log.tensors[call.inputs[1].tensor].facts
+    return facts.dtype == "int64" and not facts.shape
 
 
 def divisor_of(call: Call) -> float | None:

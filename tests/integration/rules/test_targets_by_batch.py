@@ -48,10 +48,17 @@ FAULTY = {
     "a loop over the batches of a step": INNER.format(MEAN),
     "nll_loss": INNER.format("loss = F.nll_loss(scores.log_softmax(-1), targets.flatten()) / 4  # HERE"),
     "a step at every fourth batch": SOMETIMES,
+    "a sum over the targets of a batch, divided by their number": INNER.format(
+        "own = (targets != -100).sum()\n        "
+        "loss = F.cross_entropy(scores, targets.flatten(), reduction='sum') / own / 4  # HERE"
+    ),
 }
 HEALTHY = {
     "the sum over all, divided by their number": INNER.format(
         "loss = F.cross_entropy(scores, targets.flatten(), reduction='sum') / count"
+    ),
+    "the same, scaled once more": INNER.format(
+        "loss = F.cross_entropy(scores, targets.flatten(), reduction='sum') / count / 4"
     ),
     "batches of like lengths": INNER.format(MEAN).replace("in LENGTHS", "in 4 * [(9, 8)]"),
     "tasks with as many targets as they have": """

@@ -125,6 +125,9 @@ def _batches(case: Case, line: RepeatedLine) -> list[_Batches]:
         last = means[-1]
         if last is None or not last.divisions or len(known) < len(counts):
             continue
+        by = [None if mean is None else mean.counted_by for mean in means]
+        if by[0] is not None and len(set(by)) == 1:
+            continue  # the number of all targets of the step
         fewest, most = min(each.counted for each in known), max(each.counted for each in known)
         if fewest and any(each.counted < each.all for each in known):
             found.append(_Batches(last.row, last.divisions[0], fewest, most))
