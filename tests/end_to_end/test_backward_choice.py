@@ -50,6 +50,21 @@ def all_three(shared: SharedFolders) -> Path:
     return shared.folder("all_three", fill) / "all.gradviz"
 
 
+def test_a_derivative_without_parameters_names_the_way_to_the_next_call(tmp_path: Path) -> None:
+    script = written_script(
+        tmp_path,
+        "import torch\n"
+        "at = torch.randn(3, requires_grad=True)\n"
+        "(force,) = torch.autograd.grad(at.square().sum(), at)\n"
+        "layer = torch.nn.Linear(3, 1)\n"
+        "layer(force).sum().backward()\n",
+    )
+    first, second = (render(*words, script, cwd=tmp_path) for words in ((), ("--backward", "2")))
+    assert "no parameter is in it; --backward 2 draws the next call" in first.stdout
+    assert "no parameter is in it" not in second.stdout
+    assert "parameters reached" in second.stdout
+
+
 def test_the_first_backward_is_drawn_and_ends_the_script(tmp_path: Path) -> None:
     run = render(THREE, cwd=tmp_path)
     assert run.exit_code == 0, run.stderr

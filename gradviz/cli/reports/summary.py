@@ -44,7 +44,16 @@ def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
     # A part of the graph may lack parameters that backward reaches.
     parameters = "" if subject.selection_notes else _parameters(subject.capture, subject.graph)
     size = f"{_size(subject.graph)}{parameters}"
-    return [f"{_origin(subject.graph)}; the script {outcome}", size, *subject.view.notes]
+    further = [_next_call(subject.graph)] if subject.capture.outcome == "stopped" and options.can_run_on else []
+    return [f"{_origin(subject.graph)}; the script {outcome}", size, *filter(None, further), *subject.view.notes]
+
+
+def _next_call(graph: Graph) -> str:
+    """What to do where the first call is no training, as one that makes the data with ``autograd.grad()``."""
+    call = graph.backward
+    if call is None or call.function != "grad" or any(node.kind == "parameter" for node in graph.nodes):
+        return ""
+    return f"no parameter is in it; --backward {call.number + 1} draws the next call, if there is one"
 
 
 def _several_graphs(subjects: list[Subject]) -> list[str]:
