@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from msgspec import Struct
 
 from gradviz.analysis.cuts.cut_paths import alive_above
-from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, is_exit
+from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, is_detach, is_exit
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
@@ -66,12 +66,6 @@ def _is_switch(call: Call) -> bool:
 
 _SWITCHES = (".requires_grad_", ".requires_grad.__set__")
 _COMPUTE = frozenset({"operation", "custom", "compiled", "backward"})
-_DETACH = ("torch.Tensor.detach", "torch.detach", "torch.Tensor.detach_", "torch.Tensor.data")
-
-
-def is_detach(call: Call) -> bool:
-    """Whether a call gives the same values without a gradient."""
-    return call.function in _DETACH
 
 
 def _cuts(call: Call) -> bool:

@@ -178,3 +178,8 @@ _BY_NAME: dict[str, CutKind] = {
     "torch.Tensor.requires_grad_": "requires_grad_off",
     "torch.Tensor.requires_grad.__set__": "requires_grad_off",
 }
+
+
+def is_detach(call: Call) -> bool:
+    """Whether a call gives the same values without a gradient: ``detach()``, ``.data``."""
+    return _BY_NAME.get(call.function) in ("detach", "data")

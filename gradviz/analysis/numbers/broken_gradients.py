@@ -165,8 +165,9 @@ class BrokenGradients:
         if row is None:
             return plain
         origin = _forward_origin(self._flow, self._origins, row)
-        is_of_slope = origin is None or (self._is_asked_for(origin) and not self._is_loss_broken(number))
-        return self._of_slope(plain, row) if origin is None or is_of_slope else self._of_values(plain, origin)
+        if origin is None or (self._is_asked_for(origin) and not self._is_loss_broken(number)):
+            return self._of_slope(plain, row)
+        return self._of_values(plain, origin)
 
     def _is_asked_for(self, origin: Origin) -> bool:
         """Whether the program fills a mask with -Inf there, of which a derivative is NaN though the loss is finite."""

@@ -12,6 +12,7 @@ import ast
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
+from itertools import islice
 
 from msgspec import Struct
 
@@ -97,6 +98,15 @@ class SourceTree:
             if isinstance(each, LOOPS) and (isinstance(each, ast.While) or below is not each.iter):
                 yield each
             below = each
+
+    def repeated_around(self, line: int) -> list[ast.AST]:
+        """What runs a line, or an expression on it, many times: comprehensions in its statement, and the innermost loop
+        of the same function."""
+        statement = self.statement_at(line)
+        if statement is None or isinstance(statement, LOOPS):
+            return [] if statement is None else [statement]
+        comprehensions = (each for each in ast.walk(statement) if isinstance(each, COMPREHENSIONS))
+        return [*comprehensions, *islice(self.loops_around(statement), 1)]
 
     def key_of(self, node: ast.AST) -> Key | None:
         """The variable that a name or an attribute of ``self`` means; None for a name that nothing binds."""
@@ -186,6 +196,23 @@ _asked_last: deque[tuple[Mapping[int, str], SourceTree]] = deque(maxlen=4)
 @lru_cache(maxsize=16)
 def _made_once(lines: tuple[tuple[int, str], ...]) -> SourceTree:
     return SourceTree(dict(lines))
+
+
+def set_in_class(owner: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    """What a class body assigns, each with the name: the defaults of a dataclass, and attributes of the class."""
+    for statement in owner.body:
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                yield last_name(target), statement.value
+
+
+_KEEPS_RESULTS = frozenset({"cached_property", "lru_cache", "cache"})
+
+
+def decorator_that_keeps_results(function: ast.AST) -> ast.expr | None:
+    """``@cached_property`` or ``@lru_cache(...)`` of a function, if it has one."""
+    decorators: list[ast.expr] = getattr(function, "decorator_list", [])
+    return next((each for each in decorators if (called_name(each) or last_name(each)) in _KEEPS_RESULTS), None)
 
 
 def is_read(node: ast.Name | ast.Attribute) -> bool:

@@ -18,7 +18,7 @@ from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.sources.parsed_lines import function_around
-from gradviz.analysis.sources.source_tree import SourceTree, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, decorator_that_keeps_results
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_lines_around
 
@@ -46,9 +46,9 @@ def line_that_stores_returned(case: Case, made: CallSite) -> CallSite | None:
         statement = None if tree is None else tree.statement_at(line.line)
         if tree is None or statement is None or not _returns(tree, statement):
             return None
-        keeps = _decorator_that_keeps(tree.scope(statement))
+        keeps = decorator_that_keeps_results(tree.scope(statement))
         if keeps is not None:
-            return replace(line, line=keeps)
+            return replace(line, line=keeps.lineno)
         outer = next(own_lines_around(sites, line.caller), None)
         if outer is None:
             return None
@@ -56,17 +56,6 @@ def line_that_stores_returned(case: Case, made: CallSite) -> CallSite | None:
         if _stores_call(case, line):
             return line
     return None
-
-
-def _decorator_that_keeps(function: ast.AST) -> int | None:
-    """The line of ``@cached_property`` or ``@lru_cache(...)`` of a function."""
-    for each in getattr(function, "decorator_list", ()):
-        if last_name(each.func if isinstance(each, ast.Call) else each) in _KEEPS:
-            return int(each.lineno)
-    return None
-
-
-_KEEPS = frozenset({"cached_property", "lru_cache", "cache"})
 
 
 def _returns(tree: SourceTree, statement: ast.stmt) -> bool:

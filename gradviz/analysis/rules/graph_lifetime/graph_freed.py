@@ -124,19 +124,18 @@ class GraphFreed(Rule):
         """What a line computed is used by several backward calls."""
         first = at_line(flow.line_of(found.earlier))
         compared, stored = _compared_with_new(case, failed, found), line_that_stores_returned(case, computed)
+        why = "each backward frees the graph that it goes through, so every iteration needs a new one"
         if compared is None and stored is not None:
             words = (
                 f"computes what line {stored.line} keeps with its graph, and it is used again after the "
                 f"backward{first} has freed that graph"
             )
-            why = "each backward frees the graph that it goes through, so every iteration needs a new one"
             fix = (
                 f"compute it again in every round, before its backward, rather than keep it at line {stored.line}; if "
                 "nothing in it is trained, wrap it in torch.no_grad()"
             )
         elif compared is None:
             words = f"runs once, but its result is used again after the backward{first} has freed its graph"
-            why = "each backward frees the graph that it goes through, so every iteration needs a new one"
             fix = (
                 f"run line {computed.line} again in every round, before its backward; if nothing in it is trained, "
                 "wrap it in torch.no_grad()"

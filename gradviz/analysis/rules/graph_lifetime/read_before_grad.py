@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.cuts.early_reads import EarlyRead, early_reads, is_detach
+from gradviz.analysis.cuts.early_reads import EarlyRead, early_reads
 from gradviz.analysis.dataflow.call_words import at_line, callers, function_of, location_of_call
+from gradviz.analysis.dataflow.cuts import is_detach
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.refused_calls import calls_that_ended
 from gradviz.analysis.dataflow.tensor_words import name_of, names_of, tensor_words

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line, last_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, decorator_that_keeps_results, last_line
 
 
 class KeptFromBeforeSteps(Rule):
@@ -115,8 +115,8 @@ def _kept_once(tree: SourceTree) -> Iterator[_Kept]:
 
 def _is_cached(function: ast.FunctionDef) -> bool:
     """Whether a decorator keeps what a method of an object has returned, and the method takes nothing else."""
-    names = {called_name(each) or last_name(each) for each in function.decorator_list}
-    return bool(names & _CACHES) and [each.arg for each in function.args.args] == ["self"]
+    is_kept = decorator_that_keeps_results(function) is not None
+    return is_kept and [each.arg for each in function.args.args] == ["self"]
 
 
 def _asked_for(test: ast.expr) -> str | None:
@@ -160,7 +160,6 @@ def _is_emptied(tree: SourceTree, attribute: str, guard: ast.If | ast.FunctionDe
 
 
 _EMPTY = frozenset({"clear", "pop", "delattr", "setattr", "cache_clear"})
-_CACHES = frozenset({"cached_property", "lru_cache", "cache"})
 
 
 def _steps_before_use(case: Case, ran: LinesThatRan, kept: _Kept) -> int:

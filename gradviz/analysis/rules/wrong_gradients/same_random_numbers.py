@@ -153,7 +153,7 @@ class SameRandomNumbers(Rule):
         flow = case.dataflow
         joined, drawn = flow.log.calls[members.joined], location_of_call(flow, members.draw)
         step = flow.next_of_kind("step", members.joined)
-        stepped = [use.tensor for row in flow.rows_of_kind("step") if row == step for use in flow.log.calls[row].inputs]
+        stepped = [use.tensor for call in flow.log.calls[step : step + 1] for use in call.inputs]
         return self.finding(
             f"{call_words(flow.log.calls[members.draw])}{at_line(drawn)} drew the same numbers in each turn of the "
             f"loop: all {len(joined.inputs)} results that {call_words(joined)} joins are one and the same",

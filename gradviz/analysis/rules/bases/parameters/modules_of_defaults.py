@@ -23,7 +23,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.sources.one_object_repeated import is_said_to_be_shared
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import COMPREHENSIONS, LOOPS, SourceTree, called_name, last_name
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, last_name, set_in_class
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
@@ -113,12 +113,7 @@ def defaults_in(file: str, tree: SourceTree) -> Iterator[Default]:
             pairs += [(arg, value) for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value]
             found = [Default(file, tree, value, node, arg.arg) for arg, value in pairs]
         elif isinstance(node, ast.ClassDef):
-            found = [
-                Default(file, tree, each.value, node, last_name(target))
-                for each in node.body
-                if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None
-                for target in (each.targets[:1] if isinstance(each, ast.Assign) else [each.target])
-            ]
+            found = [Default(file, tree, value, node, name) for name, value in set_in_class(node)]
         else:
             continue
         yield from (each for each in found if _calls_at_once(each.value))
@@ -233,21 +228,14 @@ def _is_in(default: Default, line: CallSite) -> bool:
 
 def _times_run(tree: SourceTree, line: int, kind: str, count: int) -> int:
     """How often a function came to a line that made some modules of a class."""
-    return 1 if _is_repeated(tree, line) else max(1, count // _written(tree, line, kind))
+    is_repeated = tree.statement_at(line) is None or bool(tree.repeated_around(line))
+    return 1 if is_repeated else max(1, count // _written(tree, line, kind))
 
 
 def _written(tree: SourceTree | None, line: int, kind: str) -> int:
     """How often a statement makes a module of a class."""
     statement = None if tree is None else tree.statement_at(line)
     return 1 if statement is None else max(1, sum(called_name(each) == kind for each in ast.walk(statement)))
-
-
-def _is_repeated(tree: SourceTree, line: int) -> bool:
-    """Whether a loop of the same function runs a line, or an expression on it, more than once."""
-    around = tree.statement_at(line)
-    if around is None or any(tree.loops_around(around)) or isinstance(around, LOOPS):
-        return True
-    return any(isinstance(each, COMPREHENSIONS) for each in ast.walk(around))
 
 
 def _class_made(flow: Dataflow, row: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -12,8 +11,7 @@ from gradviz.analysis.dataflow.call_words import callers, calls_named, plain_nam
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.batches.fresh_operands import DRAWS
 from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS
-from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import COMPREHENSIONS, LOOPS, SourceTree, called_name, names_in, tree_of
+from gradviz.analysis.sources.source_tree import called_name, names_in, tree_of
 
 _JOINS = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
 _DRAWS = DRAWS | {"multinomial", "bernoulli", "randint", "poisson"}
@@ -60,7 +58,7 @@ def _seeding_line(case: Case, draw: int) -> Location | None:
     """The line of a loop around a draw that seeds a generator with what no turn changes."""
     for site in callers(case.dataflow, draw):
         tree = tree_of(case.capture.sources.get(site.file, {}))
-        for loop in _loops_around(tree, site.line):
+        for loop in tree.repeated_around(site.line):
             changed = {
                 each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
             }
@@ -74,17 +72,3 @@ def _is_fixed(call: ast.Call, changed: set[str]) -> bool:
     given = [*call.args, *(each.value for each in call.keywords)]
     has_call = any(isinstance(part, ast.Call) for each in given for part in ast.walk(each))
     return not has_call and not any(names_in(each) & changed for each in given)
-
-
-def _loops_around(tree: SourceTree, line: int) -> Iterator[ast.AST]:
-    """The innermost loop or comprehension around a line of one function."""
-    statement = tree.statement_at(line)
-    for each in (statement, *tree.around(statement)) if statement is not None else ():
-        if isinstance(each, FUNCTIONS):
-            return
-        if isinstance(each, LOOPS):
-            yield each
-            return
-        for part in ast.walk(each) if each is statement else ():
-            if isinstance(part, COMPREHENSIONS):
-                yield part

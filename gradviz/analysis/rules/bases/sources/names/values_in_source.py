@@ -20,10 +20,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, given_to, parameters_of
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, given_to, parameters_of, set_in_class
 
 
 def values_in_source(tree: SourceTree, variable: ast.expr) -> list[ast.expr]:
@@ -63,21 +62,12 @@ def _class_around(tree: SourceTree, function: ast.AST) -> str:
 def _of_field(tree: SourceTree, name: str) -> list[ast.expr]:
     """Of a class that gives a field its default: what the calls of the class give to it, else the default."""
     classes = [node for node in tree.nodes if isinstance(node, ast.ClassDef)]
-    defaults = [(each, value) for each in classes for value in _defaults(each, name)]
+    defaults = [(each, value) for each in classes for own, value in set_in_class(each) if own == name]
     if len(defaults) != 1 or name in tree.foreign:
         return []
     (owner, default), *_ = defaults
     calls = [node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) == owner.name]
-    return [each.value for call in calls for each in call.keywords if each.arg == name] or [default]
-
-
-def _defaults(owner: ast.ClassDef, name: str) -> Iterator[ast.expr]:
-    for statement in owner.body:
-        if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is None:
-            continue
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        if any(isinstance(each, ast.Name) and each.id == name for each in targets):
-            yield _made_by_field(statement.value)
+    return [each.value for call in calls for each in call.keywords if each.arg == name] or [_made_by_field(default)]
 
 
 def _made_by_field(value: ast.expr) -> ast.expr:
