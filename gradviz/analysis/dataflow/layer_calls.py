@@ -39,6 +39,16 @@ def is_training(call: Call) -> bool | None:
     return flag if isinstance(flag, bool) else None
 
 
+def normalizes_by_batch(call: Call) -> bool:
+    """Whether a normalization takes mean and variance of what it is given, not those of earlier batches."""
+    flag = _OF_BATCH.get(plain_name(call.function))
+    return flag is not None and call.scalars.get(*flag) is not False
+
+
+_OF_BATCH = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
+"""By normalization: the argument that says so, and what it is by default."""
+
+
 def word_of_layer(call: Call) -> str:
     """``dropout`` or ``batch normalization``, for a call that does something else in training."""
     return OTHERWISE_IN_TRAINING.get(call.function, "dropout")

@@ -28,6 +28,19 @@ BY_HAND = (
     "        for p in (w, b):\n            {}\n            if p not in kept:\n                kept[p] = {}\n"
     "            kept[p].mul_(0.9){}\n            p -= 0.1 * kept[p]\n"
 )
+MATCHED = (
+    HEAD + "f, head = nn.Linear(6, 8), nn.Linear(8, 3)\nnorm = {}\n"
+    "optimizer = torch.optim.Adam([*f.parameters(), *norm.parameters(), *head.parameters()], lr=0.01)\n"
+    "for step in range(4):\n    x, y, other = torch.randn(16, 6), torch.randint(0, 3, (16,)), torch.randn(16, 6)\n"
+    "    one, two = norm(f(x)), norm(f(other))\n"
+    "    loss = F.cross_entropy(head(one), y) + {}" + TRAIN
+)
+POOLED_BLOCK = (
+    HEAD + "conv, head = nn.Conv1d(6, 8, 3), nn.Linear(8, 3)\nnorm = nn.InstanceNorm1d(8, affine=True)  # HERE\n"
+    "optimizer = torch.optim.Adam([*conv.parameters(), *norm.parameters(), *head.parameters()], lr=0.01)\n"
+    "for step in range(4):\n    x, y = torch.randn(16, 6, 9), torch.randint(0, 3, (16,))\n"
+    "    h = F.adaptive_avg_pool1d(norm(conv(x)){}, 1).flatten(1)\n    loss = F.cross_entropy(head(h), y)" + TRAIN
+)
 SCALED = (
     HEAD + "w = torch.ones(4, requires_grad=True)\noptimizer = torch.optim.SGD([w], lr=0.1)\n"
     "for step in range(4):\n    y = {}\n    z = {}\n"
@@ -40,6 +53,14 @@ FAULTS = {
     ),
     "a mean of what instance_norm has centered": (
         "cancels_to_zero", POOLED.format("h = F.instance_norm(h.mT).mT  # HERE"),
+    ),
+    "a mean over the batch of what batch_norm gives a trained mean": (
+        "cancels_to_zero",
+        MATCHED.format("nn.BatchNorm1d(8)  # HERE", "(one.mean(0) - two.mean(0)).square().sum()"),
+    ),
+    "a pool over the positions of what instance_norm gives a trained mean": (
+        "cancels_to_zero",
+        POOLED_BLOCK.format(""),
     ),
     "a gradient penalty through a batch normalization": (
         "batch_norm_mixes_points",
@@ -76,6 +97,16 @@ HEALTHY = {
     + "f = nn.Linear(6, 1)\noptimizer = torch.optim.SGD(f.parameters(), lr=0.1)\nfor step in range(4):\n"
     "    x = torch.randn(16, 6)\n    log = F.logsigmoid(f(x))[:, 0]\n    gain = x[:, 0]\n"
     "    gain = (gain - gain.mean()) / gain.std()\n    loss = -((log - log.detach()).exp() * gain).mean()" + TRAIN,
+    "a mean over the features of what batch_norm made": MATCHED.format(
+        "nn.BatchNorm1d(8)", "(one.mean(1) - two.mean(1)).square().sum()"
+    ),
+    "second moments over the batch of what batch_norm made": MATCHED.format(
+        "nn.BatchNorm1d(8)", "(one.T @ one / 16 - two.T @ two / 16).square().sum()"
+    ),
+    "a pool over the positions of activations behind instance_norm": POOLED_BLOCK.format(".relu()"),
+    "a mean over the batch of activations behind batch_norm": MATCHED.format(
+        "nn.BatchNorm1d(8)", "(one.relu().mean(0) - two.relu().mean(0)).square().sum()"
+    ),
     "a gradient penalty with a layer normalization": CRITIC.format("nn.LayerNorm(8)", "h = x", ""),
     "a gradient penalty in evaluation mode": CRITIC.format(
         "nn.Identity()", "h = F.batch_norm(x, torch.zeros(2), torch.ones(2))", ""
@@ -97,6 +128,11 @@ HEALTHY = {
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_alike_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert not alarms(HEALTHY[name], tmp_path)
+
+
+def test_a_mean_behind_averages_of_earlier_batches_depends_on_the_input(tmp_path: Path) -> None:
+    script = MATCHED.format("nn.BatchNorm1d(8).eval()", "(one.mean(0) - two.mean(0)).square().sum()")
+    assert [each.cause for each in alarms(script, tmp_path)] == ["evaluation_mode"]
 
 
 CANCELLED_LAYERS = {

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from math import prod
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axes_of, summed_by_einsum
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.dataflow.layer_calls import normalizes_by_batch
+from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
@@ -20,13 +22,15 @@ from gradviz.graph.call_log import Call
 
 
 class CancelsToZero(Rule):
-    """A mean or sum is always zero, because what it adds up was normalized along the same axis.
+    """A mean or sum is always the same, because what it adds up was normalized along the same axis.
 
     What it finds
     -------------
     ``mean()``, ``sum()``, ``einsum()`` of one tensor or an average pool that returns zero, but for rounding, at every
     step, of values that are not zero: they come from a normalization without trained factors (``InstanceNorm``,
-    ``LayerNorm``), or had their own mean subtracted, along the axis that is now added up.
+    ``LayerNorm``), or had their own mean subtracted, along the axis that is now added up. Also a mean, a sum or a pool
+    along these axes of what ``BatchNorm`` or ``InstanceNorm`` returned with a trained bias: it is that bias, whatever
+    goes in.
 
     Why it matters
     --------------
@@ -75,14 +79,22 @@ class CancelsToZero(Rule):
             ):
                 path = flow.log.scopes[call.scope].path if call.scope is not None else ""
                 lines[call.call_site, path].append(row)
+        told: set[tuple[Location | None, Location | None]] = set()
         for rows in lines.values():
-            if len(rows) < _MIN_CALLS or not all(_is_zero(flow, row) for row in rows):
+            if len(rows) < _MIN_CALLS:
+                continue
+            is_zero = all(_is_zero(flow, row) for row in rows)
+            if not is_zero and any(_normalized_with_bias(flow, row) is None for row in rows):
                 continue
             if _only_centres(flow, rows[-1]):
                 continue
-            normalizing = _normalization(flow, rows[-1])
+            normalizing = _normalization(flow, rows[-1]) if is_zero else _normalized_with_bias(flow, rows[-1])
             backward = None if normalizing is None else _trained_by(flow, rows[-1])
-            if normalizing is not None and backward is not None:
+            if normalizing is None or backward is None:
+                continue
+            lines_of_both = location_of_call(flow, normalizing), location_of_call(flow, rows[-1])
+            if lines_of_both not in told:  # two means on one line are one mistake
+                told.add(lines_of_both)
                 yield self._finding(case, rows, normalizing, backward)
 
     def _finding(self, case: Case, rows: list[int], normalizing: int, backward: int) -> Finding:
@@ -95,13 +107,15 @@ class CancelsToZero(Rule):
         if not is_layer and _are_in_two_functions(flow, rows[-1], normalizing):
             location, added = added, location  # the normalization may be right where others use it
         by = plain_name(maker.function) if is_layer else "the subtraction of their mean"
+        biases = [use.tensor for use in maker.inputs if use.is_live_leaf and use.place in _BIAS] if is_layer else []
+        result = " and ".join(tensor_words(flow, tensor) for tensor in biases)
         return self.finding(
-            f"{call_words(call)} is 0, but for rounding, at all {len(rows):,} calls: it adds up values that {by} has "
-            "given a mean of 0 along the same axis",
+            f"{call_words(call)} {f'depends on {result} alone' if result else 'is 0, but for rounding,'} at all "
+            f"{len(rows):,} calls: it adds up values that {by} has given a mean of {result or 0} along the same axis",
             symptom="grad_zero",
             why="the result does not depend on the layers before it, so that they get no gradient from it",
-            fix="put the activation between the two (pool(relu(norm(x)))), add up along another axis, or leave one of "
-            "the two out",
+            fix="put the activation between the two (pool(relu(norm(x)))), add up along another axis, or what comes "
+            "before the normalization, or leave one of the two out",
             location=location,
             symptom_location=added if added != location else None,
             tensors=names_of(flow, sorted(_leaves_only_before(case, rows[-1], backward))),
@@ -153,6 +167,36 @@ def _normalization(flow: Dataflow, row: int) -> int | None:
             return None
         tensor = call.inputs[0].tensor if scaled is None else scaled
     return None
+
+
+def _normalized_with_bias(flow: Dataflow, row: int) -> int | None:
+    """The normalization with a trained bias for each channel behind which a call adds up all that it averaged: the mean
+    is the bias."""
+    call = flow.log.calls[row]
+    tensor = call.inputs[0].tensor
+    shape, made = shape_of(flow, tensor), flow.newest_producer(tensor, row)
+    if made is None or len(shape) < _BOTH or not normalizes_by_batch(flow.log.calls[made]):
+        return None
+    if not any(use.is_live_leaf and use.place in _BIAS for use in flow.log.calls[made].inputs):
+        return None
+    axes = _axes_added_up(call, shape)
+    within = set(range(2, len(shape)))
+    averaged = within if plain_name(flow.log.calls[made].function) == "instance_norm" else within | {0}
+    return made if averaged and averaged <= axes else None
+
+
+_BIAS = ("4", "bias")
+
+
+def _axes_added_up(call: Call, shape: tuple[int, ...]) -> set[int]:
+    """The axes that a call adds up, counted from the front."""
+    rank, name = len(shape), plain_name(call.function)
+    if name == "einsum":
+        return set(summed_by_einsum(call, call.inputs[0], rank) or ())
+    if "pool" in name:
+        sizes = {value for place, value in call.scalars.items() if place.startswith(("1", "output_size"))}
+        return set(range(2, rank)) if sizes == {1} and name.startswith("adaptive") else set()
+    return set(axes_of(call, rank)) or set(range(rank))
 
 
 def _scaled(flow: Dataflow, call: Call, result: int) -> int | None:

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.einsum_equations import equation_of
+from gradviz.analysis.dataflow.layer_calls import normalizes_by_batch
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -57,8 +58,6 @@ _HOMOGENEOUS = frozenset({
 _KEEP_AXES = frozenset(
     {"relu", "leaky_relu", "dropout", "neg", "mul", "div", "contiguous", "clone", "to", "float", "double"}
 )
-_OF_BATCH = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
-"""By normalization: the argument that says whether it takes averages of this batch, and what it is by default."""
 _LENGTHS = frozenset({"norm", "vector_norm"})
 _SQUARES = frozenset({"square", "pow"})
 _OF_LENGTH = frozenset({
@@ -146,8 +145,7 @@ def _normalizes(flow: Dataflow, call: Call, name: str, tensor: int, axes: tuple[
     if name in ("layer_norm", "rms_norm"):
         return is_one_number or rank - 1 in axes
     # With averages of earlier batches a normalization does not depend on the scale of this one.
-    is_of_batch = call.scalars.get(*_OF_BATCH[name]) is not False if name in _OF_BATCH else name == "group_norm"
-    return is_of_batch and is_one_number
+    return is_one_number and (name == "group_norm" or normalizes_by_batch(call))
 
 
 def _is_by_own_length(flow: Dataflow, call: Call, name: str, tensor: int, row: int) -> bool:
