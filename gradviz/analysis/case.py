@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, cached_property
 from typing import Any
 
@@ -32,6 +33,7 @@ from gradviz.analysis.parameters.copies_used import CopyUsed, copies_used
 from gradviz.analysis.parameters.moving_averages import Update, updates_of_averages
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
+from gradviz.analysis.sources.program_source import ProgramSource, program_source
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Graph
@@ -62,6 +64,23 @@ class Case:
     def dataflow(self) -> Dataflow:
         """The torch calls of the run; empty for a capture without them."""
         return Dataflow(self.capture.calls or CallLog(), self.capture.sources)
+
+    @cached_property
+    def own_files(self) -> dict[str, Mapping[int, str]]:
+        """The source of the program's own files in which torch was called, without libraries."""
+        own = {site.file for site in self.dataflow.log.call_sites if not site.is_library}
+        return {file: lines for file, lines in self.capture.sources.items() if file in own}
+
+    @cached_property
+    def files_of_program(self) -> dict[str, Mapping[int, str]]:
+        """The same with those that only define what others use."""
+        sources = self.capture.sources
+        return self.own_files | {file: sources[file] for file in self.capture.imported if file in sources}
+
+    @cached_property
+    def program_source(self) -> ProgramSource:
+        """All files of the program as one."""
+        return program_source(self.files_of_program)
 
     @cached_property
     def received(self) -> ReceivedGradients:

@@ -109,6 +109,9 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     parameters: tuple[Parameter, ...] = ()
     sources: dict[str, dict[LineNumber, str]] = {}
     """Text of every source line that a call site refers to, by file and line."""
+    imported: tuple[str, ...] = ()
+    """Files of the program in which nothing was recorded; `sources` has them whole, as others use what they define.
+    Only a recording with a log of calls has them."""
     error: ScriptError | None = None
     outcome: Literal["stopped", "finished", "failed", "interrupted"] = "finished"
     """``stopped``: ended by gradviz after the last requested backward."""

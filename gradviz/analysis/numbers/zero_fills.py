@@ -14,9 +14,9 @@ from gradviz.graph.call_log import TensorUse
 
 _FILLS = frozenset({
     "zeros", "zeros_", "zero", "zeros_like", "new_zeros", "full", "full_like", "new_full", "fill", "constant", "tensor",
-    "mul", "copy",
+    "mul", "copy", "uniform", "normal",
 })  # fmt: skip
-"""Plain names of calls that fill a tensor with zeros, or multiply it by zero."""
+"""Plain names of calls that fill a tensor with zeros, multiply it by zero, or draw within a width of zero."""
 
 
 class Fills(NamedTuple):
@@ -56,14 +56,15 @@ _MATRIX_PRODUCTS = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "einsum"
 def _fill(
     origins: ValueOrigins, flow: Dataflow, use: TensorUse, row: int, is_made_so: Callable[[Origin], bool]
 ) -> int | None:
-    """The last call that filled with zeros what makes a factor zero: of a layer, its weight and its bias are filled."""
+    """The last call that filled with zeros what makes a factor zero: of a layer the weight, as biases usually start at
+    zero."""
     filled = [
-        writes[-1]
+        (len(flow.log.tensors[origin.tensor].facts.shape) > 1, writes[-1])
         for origin in origins.of_kind(use.tensor, row, is_all_zero)
         if not origin.is_unseen and not is_made_so(origin)
         if (writes := first_writes(flow, origin.tensor, row))
     ]
-    latest = max(filled, default=None)
+    _, latest = max(filled, default=(False, None))
     return latest if latest is not None and plain_name(flow.log.calls[latest].function) in _FILLS else None
 
 
@@ -77,11 +78,22 @@ _MAX_AROUND = 4
 
 
 def _site(flow: Dataflow, row: int) -> int | None:
-    """The line that filled it; if that is a helper to which the line gave it that made the module, that line."""
+    """The line that filled it; if that is a helper which fills others with something else, or to which the line gave it
+    that made the module, the line that called the helper."""
     sites, inner = flow.log.call_sites, flow.log.calls[row].call_site
     outer = None if inner is None else sites[inner].caller
     if inner is None or outer is None or sites[outer].is_library or class_of(sites[inner]):
         return inner
     makers = {flow.log.calls[each].call_site for each in flow.rows_of_kind("make_module")}
     lines = {(sites[each].file, sites[each].line) for each in makers if each is not None}
-    return outer if (sites[outer].file, sites[outer].line) in lines else inner
+    is_called = (sites[outer].file, sites[outer].line) in lines or _fills_with_others(flow, inner)
+    return outer if is_called else inner
+
+
+def _fills_with_others(flow: Dataflow, site: int) -> bool:
+    """Whether a line that filled a tensor with zeros gave others values that are not zero, where others called it."""
+    sites = flow.log.call_sites
+    line = sites[site].file, sites[site].line
+    same = {number for number, each in enumerate(sites) if (each.file, each.line) == line and number != site}
+    made = (use.values for call in flow.log.calls if call.call_site in same for use in call.outputs[:1])
+    return any(values is not None and not is_all_zero(values) for values in made)

@@ -9,7 +9,7 @@ of a sample, is computed by a model that labels train: inverse propensities are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -70,14 +70,15 @@ class _Side(Struct, frozen=True):
 def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[OwnTarget]:
     """Those of the last backward call of each line."""
     for backward in histories.last_trained_backward_of_each_line:
-        for row in backward_calls.reached(backward).rows:
+        rows = backward_calls.reached(backward).rows
+        for row in rows:
             call = histories.log.calls[row]
             operands = [use for use in call.inputs if use.has_grad_fn]
             if call.kind != "operation" or len(operands) != _OPERANDS:
                 continue
             name = plain_name(call.function)
             if name in DIFFERENCES:
-                yield from _bootstrapped(histories, backward, row, operands)
+                yield from _bootstrapped(histories, backward, row, operands, rows)
             elif name == "mul" or _is_product_of_vectors(histories.flow, name, operands):
                 yield from _weight(histories, backward, row, operands)
                 yield from _advantage(histories, backward, row, operands)
@@ -96,8 +97,9 @@ _SUMS_PRODUCTS = frozenset({"dot", "vdot", "inner", "matmul", "einsum"})
 
 
 def _bootstrapped(
-    histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse]
+    histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse], rows: Iterable[int]
 ) -> Iterator[OwnTarget]:
+    calls = histories.log.calls
     sides = [_side(histories.flow, use.tensor, row) for use in operands]
     for side, other in (sides, sides[::-1]):
         is_target = side.has_data and side.is_discounted and side.adds_later
@@ -105,12 +107,14 @@ def _bootstrapped(
         if not is_target or not side.sources or not other.sources:
             continue
         shared = _trained_behind(histories, side) & _trained_behind(histories, other)
-        if shared and not _goes_into_network(histories.flow, row, backward, shared):
+        same_line = (each for each in rows if calls[each].call_site == calls[row].call_site)
+        if shared and not any(_goes_into_network(histories.flow, each, backward, shared) for each in same_line):
             yield OwnTarget("bootstrapped", row, _begin(side, other), backward, tuple(sorted(shared)), side.sources[0])
 
 
 def _goes_into_network(flow: Dataflow, difference: int, backward: int, parameters: frozenset[int]) -> bool:
-    """Whether the same network takes what comes of a difference, as the state of a simulation: it is no error."""
+    """Whether the same network takes what comes of a difference, as the state of a simulation: it is no error, and
+    neither is what the same line subtracts in the last round."""
     below = (
         row
         for use in flow.log.calls[difference].outputs

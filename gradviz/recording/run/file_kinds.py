@@ -63,6 +63,17 @@ def _packages_by_file(_modules: int) -> dict[str, str]:
     return {file: name.partition(".")[0] for file, name in files if isinstance(file, str)}
 
 
+def imported_beside(files: Iterable[str]) -> list[str]:
+    """The files of modules of the user's that lie in the folders of these files, or below."""
+    folders = tuple({str(Path(file).parent) + "/" for file in files})
+    found = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
+    own = {file for file in found if isinstance(file, str) and file.startswith(folders) and file.endswith(".py")}
+    return sorted(file for file in own if not is_library_file(file) and not file.startswith(_OWN_PACKAGE))
+
+
+_OWN_PACKAGE = str(Path(__file__).resolve().parents[2]) + "/"
+
+
 _MODULE_FILE = str(Path("torch", "nn", "modules", "module.py"))
 
 

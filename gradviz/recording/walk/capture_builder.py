@@ -7,7 +7,7 @@ import linecache
 import platform
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +35,7 @@ from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.run.file_kinds import imported_beside
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.distributed.parameter_shards import flat_shards, sharding_of
 from gradviz.recording.torch_access.distributed.sharded_parameters import (
@@ -221,6 +222,8 @@ class CaptureBuilder:
     ) -> Capture:
         compilations = tuple(with_guards(self._region_finder.with_cuts(self._forward.compilations)))
         cuts = tuple(self._forward.noted_cuts.cuts())
+        sources = kept_lines(graphs, calls, error, compilations, cuts)
+        imported = {} if calls is None else _imported(calls, sources)
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
@@ -228,7 +231,8 @@ class CaptureBuilder:
                 replace(parameter, gets_reduced_gradient=True) if key in self._reduced else parameter
                 for key, parameter in self._parameters.items()
             ),
-            sources=kept_lines(graphs, calls, error, compilations, cuts),
+            sources=sources | imported,
+            imported=tuple(imported),
             compilations=compilations,
             uncompiled_cuts=cuts,
             disclosures=self.disclosures(),
@@ -356,6 +360,9 @@ CONTEXT_LINES = 10
 LONGEST_WHOLE_FILE = 2_000
 """Lines of a file of the program that is kept as a whole beside the log of its calls: rules read what encloses them."""
 
+MOST_IMPORTED = 50
+"""Files that are kept though nothing was recorded in them."""
+
 
 def kept_lines(
     graphs: Iterable[Graph],
@@ -393,6 +400,14 @@ def kept_lines(
         wanted[file].update(_around(line))
     kept = {file: _lines_of(file, numbers) for file, numbers in sorted(wanted.items())}
     return {file: lines for file, lines in kept.items() if lines}
+
+
+def _imported(calls: CallLog, kept: Container[str]) -> dict[str, dict[int, str]]:
+    """The lines of the program's modules of which none is kept: what they define is used elsewhere, as settings are."""
+    own = {site.file for site in calls.call_sites if not site.is_library}
+    files = [file for file in imported_beside(own) if file not in kept]
+    found = {file: _lines_of(file, set(_whole_file(file))) for file in files[:MOST_IMPORTED]}
+    return {file: lines for file, lines in found.items() if lines}
 
 
 def _want_sites(wanted: defaultdict[str, set[int]], holder: Graph | CallLog) -> None:

@@ -83,3 +83,34 @@ def test_a_class_with_the_number_of_the_padding_is_told(tmp_path: Path) -> None:
 )
 def test_labels_that_pad_with_no_class_are_right(first: str, fill: str, tmp_path: Path) -> None:
     assert not alarms(TAGS.replace("FIRST", first).replace("FILL", fill), tmp_path)
+
+
+LABELS = (
+    HEAD
+    + """
+table, net = nn.Embedding(6, 4, padding_idx=0), nn.Linear(8, 4)  # HERE
+optimizer = torch.optim.Adam([*table.parameters(), *net.parameters()], lr=0.01)
+for step in range(8):
+    x, y = torch.randn(64, 4), torch.randint(0, 5, (64,))
+    FILL
+    loss = (net(torch.cat([x, table(y)], 1)) - x).square().mean()
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        "y = torch.where(torch.rand(64) < 0.1, torch.full_like(y, 5), y)",
+        "y = torch.where(torch.rand(64) < 0.1, 5, y)",
+        "y = y.masked_fill(torch.rand(64) < 0.1, 5)",
+    ],
+)
+def test_a_class_is_no_padding_where_another_number_stands_for_no_class(fill: str, tmp_path: Path) -> None:
+    assert_first_alarm(LABELS.replace("FILL", fill), "padding_row_used", tmp_path)
+
+
+@pytest.mark.parametrize("fill", ["pass", "y = torch.where(torch.rand(64) < 0.1, 0, y)"])
+def test_a_number_that_may_mean_unknown_raises_no_alarm(fill: str, tmp_path: Path) -> None:
+    assert not alarms(LABELS.replace("FILL", fill), tmp_path)

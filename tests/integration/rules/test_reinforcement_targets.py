@@ -469,3 +469,26 @@ for step in range(4):
         + TRAIN
     )
     assert not alarms(script, tmp_path)
+
+
+def test_a_friction_in_a_simulation_of_two_segments_is_no_target(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+policy, friction = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1)), torch.tensor(0.95)
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+for step in range(4):
+    state, costs = torch.randn(16, 2), []
+    for t in range(8):
+        if t == 4:
+            state = state.detach()
+        force, (x, v) = policy(state).squeeze(-1), state.unbind(-1)
+        push = force - friction * v
+        v = v + 0.05 * push * x.cos()
+        state = torch.stack([x + 0.05 * v, v], -1)
+        costs.append((state.square() * torch.tensor([1.0, 0.1])).sum(-1) + 1e-3 * force.square())
+    loss = torch.stack(costs).mean()
+"""
+        + TRAIN
+    )
+    assert not alarms(script, tmp_path)

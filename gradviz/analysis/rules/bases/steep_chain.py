@@ -134,7 +134,8 @@ class SteepChain(Rule):
         return next((each for each in steepest_first[:1] if min(sign * each.trend, sign * each.decades) >= least), None)
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
-        rows = self._most_affected_first(case.flow_of(number).rows)
+        beyond = _beyond_a_bound(case)
+        rows = [row for row in self._most_affected_first(case.flow_of(number).rows) if row.name not in beyond]
         steepest = [row.name for row in rows[: max(1, len(rows) // 3)]]
         own_line = case.location_of(number, culprit.nodes[0])
         why, fix = (_WHY_PRODUCT, _FIX_PRODUCT) if whole.is_from_loss else (self.why, self.fix)
@@ -175,6 +176,20 @@ class SteepChain(Rule):
         if self.symptom == "vanishing":
             return sorted((row for row in rows if row.size or row.is_zero), key=lambda row: row.size or 0.0)
         return sorted((row for row in rows if row.size), key=lambda row: -(row.order or 0))
+
+
+def _beyond_a_bound(case: Case) -> frozenset[str]:
+    """The leaves that get exactly zero from a clamp alone: its slope is 0 or 1, and no link of a chain."""
+    calls = case.dataflow.log.calls
+    bounded = [
+        zero
+        for zero in case.zero_gradients
+        if zero.call is not None and plain_name(calls[zero.call].function) in _BOUNDS
+    ]
+    return frozenset(name for zero in bounded for name in zero.leaves)
+
+
+_BOUNDS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "relu6", "hardsigmoid"})
 
 
 def _trains_something(case: Case, number: int) -> bool:

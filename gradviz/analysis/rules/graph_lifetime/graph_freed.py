@@ -177,8 +177,11 @@ class GraphFreed(Rule):
             return kept
         line = line_in_function_of(flow, maker, found.backward)
         # The line of the loop calls the model anew, and the model goes on with what it has kept: the line is in there.
-        is_run_again = line is not None and _runs_between(flow, line, found.earlier, found.backward)
-        return (line_in_class_of(flow, maker, user) or flow.line_of(maker)) if is_run_again else line
+        if line is None or not _runs_between(flow, line, found.earlier, found.backward):
+            return line
+        inner = line_in_class_of(flow, maker, user) or line_in_function_of(flow, maker, user)
+        is_inner_once = inner is not None and not _runs_between(flow, inner, found.earlier, found.backward)
+        return inner if is_inner_once else flow.line_of(maker)
 
 
 def _used_again(flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:

@@ -14,7 +14,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.names.conditions_on_names import Text, texts_in_loops
 from gradviz.analysis.rules.bases.sources.names.numbered_prefixes import NumberedPrefix, numbered_prefixes
-from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.own_files import goes_over_names
 
 
 class PrefixMatchesMore(Rule):
@@ -63,18 +63,20 @@ class PrefixMatchesMore(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        for file, tree in own_files(case) if case.histories.steps else ():
-            for prefix in numbered_prefixes(tree):
-                layers = _layers(case, prefix.stem)
-                more = sorted(number for number in layers if number >= _TWO_DIGITS and _is_hit(prefix, layers, number))
-                if more:
-                    yield self._finding(case, Location(file, prefix.line), prefix, layers, more)
-                    return
-            for text in texts_in_loops(tree):
-                words = _in_words(case, text) if text.way == "in" else None
-                if words is not None:
-                    yield self._of_words(case, Location(file, text.line), text.text, words)
-                    return
+        if not case.histories.steps or not goes_over_names(case):
+            return
+        source = case.program_source
+        for prefix in numbered_prefixes(source.tree):
+            layers = _layers(case, prefix.stem)
+            more = sorted(number for number in layers if number >= _TWO_DIGITS and _is_hit(prefix, layers, number))
+            if more:
+                yield self._finding(case, source.location(prefix.line), prefix, layers, more)
+                return
+        for text in texts_in_loops(source.tree):
+            words = _in_words(case, text) if text.way == "in" else None
+            if words is not None:
+                yield self._of_words(case, source.location(text.line), text.text, words)
+                return
 
     def _finding(
         self, case: Case, location: Location, prefix: NumberedPrefix, layers: dict[int, _Layer], more: list[int]

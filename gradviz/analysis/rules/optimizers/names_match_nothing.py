@@ -13,7 +13,7 @@ from gradviz.analysis.rules.bases.sources.names.conditions_on_names import (
     Text,
     conditions_on_names,
 )
-from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.own_files import goes_over_names
 from gradviz.graph.call_log import LoggedOptimizer
 
 
@@ -65,20 +65,22 @@ class NamesMatchNothing(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         log = case.dataflow.log
         names = [name for tensor in log.tensors if tensor.role == "parameter" for name in tensor.names]
-        if not names or not case.histories.steps:
+        if not names or not case.histories.steps or not goes_over_names(case):
             return
-        for file, tree in own_files(case):
-            for condition in _unmatched(list(conditions_on_names(tree)), names):
-                missing = [text for text in condition.texts if not text.is_in(names)]
-                finding = self._of_optimizers(case, file, condition, missing) or self._of_frozen(
-                    case, file, condition, missing
-                )
-                if finding is not None:
-                    yield finding
-                    break
+        source = case.program_source
+        for condition in _unmatched(list(conditions_on_names(source.tree)), names):
+            missing = [text for text in condition.texts if not text.is_in(names)]
+            location = source.location(missing[0].line)
+            finding = self._of_optimizers(case, location, condition, missing) or self._of_frozen(
+                case, location, condition, missing
+            )
+            if finding is not None:
+                yield finding
+                return
 
-    def _of_optimizers(self, case: Case, file: str, condition: ConditionOnNames, missing: list[Text]) -> Finding | None:
-        location = Location(file, missing[0].line)
+    def _of_optimizers(
+        self, case: Case, location: Location, condition: ConditionOnNames, missing: list[Text]
+    ) -> Finding | None:
         for optimizer in case.dataflow.log.optimizers:
             decayed = _decayed(case, optimizer)
             is_empty = any(not group for group in optimizer.groups) and len(missing) == len(condition.texts)
@@ -89,14 +91,16 @@ class NamesMatchNothing(Rule):
                 return self._finding(case, location, missing, f"a group of {optimizer_words(optimizer)} is empty", [])
         return None
 
-    def _of_frozen(self, case: Case, file: str, condition: ConditionOnNames, missing: list[Text]) -> Finding | None:
+    def _of_frozen(
+        self, case: Case, location: Location, condition: ConditionOnNames, missing: list[Text]
+    ) -> Finding | None:
         is_any_frozen = any(
             tensor.role == "parameter" and not case.histories.requires_grad_at_last(number)
             for number, tensor in enumerate(case.dataflow.log.tensors)
         )
         if not condition.freezes or len(missing) < len(condition.texts) or is_any_frozen:
             return None
-        return self._finding(case, Location(file, missing[0].line), missing, "nothing is frozen", [])
+        return self._finding(case, location, missing, "nothing is frozen", [])
 
     def _finding(self, case: Case, location: Location, missing: list[Text], what: str, tensors: list[int]) -> Finding:
         texts = " or ".join(f'"{each.text}"' for each in missing)

@@ -26,7 +26,8 @@ class PaddingRowUsed(Rule):
     ``Embedding(..., padding_idx=0)`` whose index has one number for each sample, so that there is nothing to pad, or
     ``EmbeddingBag`` with offsets of bags of different lengths, where 0 is as frequent as any other number, and where
     another embedding without padding learns a row for the same 0, or a list in the program gives it to an item. If
-    there is neither, 0 may stand for "unknown", and it is a note. Also sequences that nothing pads, if 0 stands at all
+    there is neither, 0 may stand for "unknown", and it is a note, unless the program puts another number in place of
+    some. Also sequences that nothing pads, if 0 stands at all
     positions, at least as often as other numbers, and a loss asks the model for it as for any class; and sequences that
     ``pad_sequence()`` fills up with 0, where 0 was about as frequent before as any other number; also labels that are
     filled up so, if the loss ignores class 0.
@@ -142,9 +143,11 @@ class PaddingRowUsed(Rule):
         other = _other_table(case, rows[0], table)
         usual = count / shape_of(flow, table)[0]
         listed = None if other is not None else item_with_number_zero(case, shape_of(flow, table)[0])
-        is_item = other is not None or listed is not None
+        unknown = _other_for_unknown(flow, rows)
+        is_item = not (other is listed is unknown is None)
         beside = f", and {histories.name(other)} learns a row for the same number" if other is not None else ""
         beside += f", and a list of the program gives it to {listed!r}" if listed is not None else ""
+        beside += f", and {unknown} stands for what is unknown or left out" if unknown is not None else ""
         return self.finding(
             f"number 0 is padding of {histories.name(table)}, and is looked up{at_line(here)} {zeros:,} times, where "
             f"{usual:,.0f} is usual: its row gets no gradient{beside}",
@@ -160,6 +163,26 @@ class PaddingRowUsed(Rule):
             tensors=names_of(flow, [table]),
             evidence={"zeros": zeros, "numbers": count},
         )
+
+
+_FILLS_IN = frozenset({"where", "masked_fill"})
+
+
+def _other_for_unknown(flow: Dataflow, rows: list[int]) -> int | None:
+    """Another number than 0 that the program puts in place of some of those that are looked up."""
+    index = flow.log.calls[rows[-1]].inputs[0].tensor
+    made = flow.newest_producer(index, rows[-1])
+    call = None if made is None else flow.log.calls[made]
+    if made is None or call is None or plain_name(call.function) not in _FILLS_IN:
+        return None
+    given = [value for value in call.scalars.values() if type(value) is int]
+    known = (flow.values_of(use, made) for use in call.inputs[1:])
+    given += [
+        int(values.minimum)
+        for values in known
+        if values is not None and values.minimum is not None and values.minimum == values.maximum
+    ]
+    return next((value for value in given if value), None)
 
 
 _PADS = frozenset({"pad", "pad_sequence"})

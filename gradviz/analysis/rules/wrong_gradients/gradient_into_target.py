@@ -10,6 +10,7 @@ from gradviz.analysis.cuts.twin_calls import TwinCalls, twin_calls
 from gradviz.analysis.dataflow.call_words import (
     at_line,
     call_words,
+    callers,
     line_outside_modules,
     line_that_gave,
     location_of_call,
@@ -23,6 +24,8 @@ from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.targets.imitated_targets import Imitated, imitated_targets
+from gradviz.analysis.rules.bases.sources.iterators.late_generators import LateGenerator, late_generators
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.model import CallSite
 
 
@@ -38,6 +41,7 @@ class GradientIntoTarget(Rule):
     that a trained model computes, and the weight of an error that is one over a probability which labels train (an
     inverse propensity). One of two like comparisons in a loss, where only the other one detaches an operand.
     Probabilities of a layer that labels train, which another layer imitates with ``kl_div()`` or ``cross_entropy()``.
+    What a generator expression or ``map()`` under ``no_grad()`` computes when the block has ended.
     Comparisons of two outputs that are treated alike are left alone.
 
     Why it matters
@@ -108,6 +112,11 @@ class GradientIntoTarget(Rule):
             yield self._forgotten(case, twins)
         for imitated in imitated_targets(case):
             yield self._imitated(case, imitated)
+        for file, tree in own_files(case):
+            for generator in late_generators(tree):
+                rows = _computed_late(case, file, generator)
+                if rows and any(_reaches_backward(case, row) for row in {rows[0], rows[-1]}):
+                    yield self._late(case, Location(file, generator.lines[0]), generator, rows)
 
     def _imitated(self, case: Case, imitated: Imitated) -> Finding:
         flow, names = case.dataflow, case.histories.together(imitated.parameters)
@@ -181,6 +190,44 @@ class GradientIntoTarget(Rule):
             tensors=names_of(flow, targets),
             evidence={"parameters": len(targets)},
         )
+
+    def _late(self, case: Case, location: Location, generator: LateGenerator, rows: list[int]) -> Finding:
+        flow = case.dataflow
+        leaves, _ = case.histories.live_leaves((use.tensor for use in flow.log.calls[rows[-1]].live_inputs), rows[-1])
+        trained = sorted(leaves & case.histories.trained)
+        around = list(callers(flow, rows[-1]))
+        own = next(number for number, line in enumerate(around) if _is_of(line, location.file, generator))
+        asking = location_of_line(around[own + 1] if around[own + 1 :] else None)
+        return self.finding(
+            f"a generator under no_grad() at line {generator.block} computes with gradients: it runs when something "
+            f"goes through it{at_line(asking)}, and the block has ended",
+            symptom="grad_wrong",
+            why="a generator expression or map() computes nothing before it is asked; the loss now also moves "
+            f"{case.histories.together(trained)} by what should be a constant",
+            fix="make a list of it inside the block: square brackets, or list(...)",
+            location=location,
+            symptom_location=asking,
+            tensors=names_of(flow, trained),
+            evidence={"parameters": len(trained)},
+        )
+
+
+def _computed_late(case: Case, file: str, generator: LateGenerator) -> list[int]:
+    """The calls below a generator that computed with gradients."""
+    flow = case.dataflow
+    rows = (row for row in flow.rows_of_kind("operation") if flow.log.calls[row].live_inputs)
+    return [row for row in rows if any(_is_of(line, file, generator) for line in callers(flow, row))]
+
+
+def _is_of(line: CallSite, file: str, generator: LateGenerator) -> bool:
+    return line.file == file and line.line in generator.lines
+
+
+def _reaches_backward(case: Case, row: int) -> bool:
+    calls = case.dataflow.log.calls
+    made = [use.tensor for use in calls[row].outputs if use.requires_grad]
+    below = (each for tensor in made for each in case.dataflow.descendants(tensor, row, live=True))
+    return any(calls[each].kind == "backward" for each in below)
 
 
 class _Words(NamedTuple):

@@ -13,15 +13,18 @@ from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 
 def own_files(case: Case) -> Iterator[tuple[str, SourceTree]]:
     """Each file of the program, without libraries, with its source; an empty one where it cannot be read."""
-    own = {site.file for site in case.dataflow.log.call_sites if not site.is_library}
-    for file, lines in case.capture.sources.items():
-        if file in own:
-            yield file, tree_of(lines)
+    return ((file, tree_of(lines)) for file, lines in case.own_files.items())
 
 
 def own_tree(case: Case, file: str) -> SourceTree | None:
     """The source of one file; None if it is that of a library."""
-    return next((tree for own, tree in own_files(case) if own == file), None)
+    lines = case.own_files.get(file)
+    return None if lines is None else tree_of(lines)
+
+
+def goes_over_names(case: Case) -> bool:
+    """Whether a file has a ``named_parameters()`` or ``named_modules()``: few do, and to read all as one takes time."""
+    return any("named_" in text for lines in case.files_of_program.values() for text in lines.values())
 
 
 def files_in_parts(case: Case) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the source of a file gives to a variable, to a parameter of a function, or to a field of a configuration.
+"""What the source of a program gives to a variable, to a parameter of a function, or to a field of a configuration.
 
 >>> lines = '''@dataclass
 ... class Config:
@@ -22,7 +22,7 @@ from __future__ import annotations
 import ast
 
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, given_to, parameters_of, set_in_class
+from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, given_to, parameters_of, set_in_class
 
 
 def values_in_source(tree: SourceTree, variable: ast.expr) -> list[ast.expr]:
@@ -34,14 +34,23 @@ def values_in_source(tree: SourceTree, variable: ast.expr) -> list[ast.expr]:
     if isinstance(variable, ast.Name):
         return given_by_calls(tree, variable)
     if isinstance(variable, ast.Attribute) and not values:
-        return _of_field(tree, variable.attr) or _of_option(tree, variable.attr)
+        return _of_module(tree, variable) or _of_field(tree, variable.attr) or _of_option(tree, variable.attr)
     if isinstance(variable, ast.Subscript) and isinstance(variable.slice, ast.Constant):
         return _of_entry(tree, variable.slice.value)
     return []
 
 
+def _of_module(tree: SourceTree, variable: ast.Attribute) -> list[ast.expr]:
+    """What a module gives to a name that is read as ``settings.FROZEN``, if no other module gives one to it."""
+    imports = (node for node in tree.nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+    modules = {each.asname or each.name for node in imports for each in node.names}
+    key = Key(0, variable.attr)
+    is_one = isinstance(variable.value, ast.Name) and variable.value.id in modules and tree.times_bound(key) == 1
+    return tree.values_of(key) if is_one else []
+
+
 def given_by_calls(tree: SourceTree, name: ast.Name) -> list[ast.expr]:
-    """What the calls in the file give to a parameter of the function around a name; else its default."""
+    """What the calls in the source give to a parameter of the function around a name; else its default."""
     function = next((each for each in tree.around(name) if isinstance(each, FUNCTIONS)), None)
     names = [] if function is None else parameters_of(function)
     if function is None or name.id not in names:
