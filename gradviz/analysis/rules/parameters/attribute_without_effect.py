@@ -64,8 +64,8 @@ class AttributeWithoutEffect(Rule):
                 groups[each.name, each.is_of_module, each.lines].append(each)
         for found in groups.values():
             yield self._finding(case, found)
-        for each in not_reached(case):
-            yield self._of_children(each)
+        for missed in not_reached(case):
+            yield self._of_children(missed)
 
     def _of_children(self, found: NotReached) -> Finding:
         switch, kinds = found.switch, together(found.kinds)

@@ -32,7 +32,9 @@ _OF_TORCH = {
 """Classes of torch that programs ask for, and those of layers that inherit from them."""
 _SWITCHED_LAYERS = frozenset({each for names in _OF_TORCH.values() for each in names} | {"LayerNorm", "GroupNorm"})
 _ATTRIBUTES_OF_TORCH = frozenset({"p", "momentum", "training", "track_running_stats", "eps", "dropout"})
-_MEANT = re.compile(r"\bdirectly (in|below|under)\b|\bdirect child|\b(top[- ]level|outermost|immediate)\b", re.IGNORECASE)
+_MEANT = re.compile(
+    r"\bdirectly (in|below|under)\b|\bdirect child|\b(top[- ]level|outermost|immediate)\b", re.IGNORECASE
+)
 _MAX_DEEP = 4
 
 
