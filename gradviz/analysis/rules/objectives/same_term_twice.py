@@ -15,12 +15,13 @@ from gradviz.analysis.dataflow.call_words import (
     plain_name,
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.tensor_words import tensor_words
+from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.computed_alike import sources_of_both
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
+from gradviz.analysis.rules.bases.parameters.nested_loops import CountedOften, counted_often_in_losses
 
 
 class SameTermTwice(Rule):
@@ -30,12 +31,15 @@ class SameTermTwice(Rule):
     -------------
     A loss that adds two calls of one loss function whose prediction and target are the same tensors, where another
     target was probably meant: ``lam * f(out, y_a) + (1 - lam) * f(out, y_a)``. Also two terms that are computed in the
-    same way from the same results, such as both directions of a Chamfer distance with the minimum along one axis.
+    same way from the same results, such as both directions of a Chamfer distance with the minimum along one axis; and a
+    penalty that goes through ``parameters()`` of each of a model's ``modules()``, and has a weight once for each module
+    around it.
 
     Why it matters
     --------------
     The second term adds nothing of its own: it only makes the first one larger. What it was to stand for, the other
-    labels of a mixture or another output, is not trained.
+    labels of a mixture or another output, is not trained. Of a penalty, weights deep in the model get several times as
+    much as others.
 
     Example
     -------
@@ -87,6 +91,22 @@ class SameTermTwice(Rule):
             if alike is not None:
                 told.add(flow.log.calls[alike[1]].call_site)
                 yield self._of_alike(flow, *alike)
+        lines = {found.location: found for found in counted_often_in_losses(case)}
+        yield from (self._of_penalty(case, found) for found in lines.values())
+
+    def _of_penalty(self, case: Case, found: CountedOften) -> Finding:
+        often = [each for each, times in found.times.items() if times > 1]
+        return self.finding(
+            f"the loss has a term of each parameter {found.message}: {found.examples(case)}",
+            symptom="grad_wrong",
+            why="the term is several times as large as its factor says"
+            if len(set(found.times.values())) == 1
+            else "the deeper a weight lies in the model, the more the term draws at it",
+            fix=found.fix,
+            location=found.location,
+            tensors=names_of(case.dataflow, often),
+            evidence={"most": max(found.times.values()), "fewest": min(found.times.values())},
+        )
 
     def _of_alike(self, flow: Dataflow, one: int, two: int, added: int) -> Finding:
         first, location = location_of_call(flow, one), location_of_call(flow, two)

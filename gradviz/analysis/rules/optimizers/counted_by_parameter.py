@@ -9,8 +9,10 @@ from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.parameters.nested_loops import CountedOften, counted_often_in_steps
 from gradviz.analysis.sources.parsed_lines import function_around
 
 
@@ -21,12 +23,14 @@ class CountedByParameter(Rule):
     -------------
     A number in the ``step()`` of the program's own optimizer, such as a bias correction, that goes on from parameter to
     parameter and from there into the next step, because the counter behind it rises inside of the loop; also in steps
-    by hand, which change parameters after ``backward()``.
+    by hand, which change parameters after ``backward()``. Also steps and decays by hand that go through
+    ``parameters()`` of each of a model's ``modules()``: they change a parameter once for each module around it.
 
     Why it matters
     --------------
     The correction ``1 - beta ** t`` is another one for each parameter, and is over after a few steps: the first ones,
-    which it should enlarge, are too small, and differently so in each layer.
+    which it should enlarge, are too small, and differently so in each layer. Of a decay, weights deep in the model get
+    several times as much as others.
 
     Example
     -------
@@ -89,6 +93,24 @@ class CountedByParameter(Rule):
                 if finding is not None and finding.location not in told:
                     told.add(finding.location)
                     yield finding
+        for each in counted_often_in_steps(case):
+            if each.location not in told:
+                told.add(each.location)
+                yield self._of_nested_loop(case, each)
+
+    def _of_nested_loop(self, case: Case, found: CountedOften) -> Finding:
+        often = [each for each, times in found.times.items() if times > 1]
+        return self.finding(
+            f"a step changes each parameter {found.message}: {found.examples(case)}",
+            symptom="grad_wrong",
+            why="the change is several times as large as its factor says"
+            if len(set(found.times.values())) == 1
+            else "the deeper a weight lies in the model, the more each step changes it",
+            fix=found.fix,
+            location=found.location,
+            tensors=names_of(case.dataflow, often),
+            evidence={"most": max(found.times.values()), "fewest": min(found.times.values())},
+        )
 
     def _finding(self, case: Case, row: int, by_step: dict[int, list[float]]) -> Finding:
         flow, used = case.dataflow, location_of_call(case.dataflow, row)
