@@ -30,7 +30,14 @@ from gradviz.graph.bounded_types import (
 )
 from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
-from gradviz.graph.modules_and_schedules import IdleAttribute, MadeLoader, RepeatedModule, Schedule, StateLoad
+from gradviz.graph.modules_and_schedules import (
+    IdleAttribute,
+    MadeLoader,
+    RepeatedModule,
+    Schedule,
+    StateLoad,
+    UnknownKeys,
+)
 from gradviz.graph.tensor_facts import TensorFacts
 
 CallKind = Literal[
@@ -448,6 +455,8 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """For each two optimizers that step on the same parameters by turns."""
     loads: tuple[StateLoad, ...] = ()
     """What was loaded with ``strict=False``, in order."""
+    unknown_keys: tuple[UnknownKeys, ...] = ()
+    """What ``functional_call()`` was given that names nothing, each once."""
     idle_attributes: tuple[IdleAttribute, ...] = ()
     repeated_modules: tuple[RepeatedModule, ...] = ()
     schedules: tuple[Schedule, ...] = ()

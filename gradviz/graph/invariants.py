@@ -180,6 +180,8 @@ def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | N
         yield "shared steps", [("tensor", index) for index in shared.tensors]
     for load in log.loads:
         yield "a load", [("call site", load.call_site)]
+    for unknown in log.unknown_keys:
+        yield "unknown keys", [("call site", unknown.call_site)]
     for attribute in log.idle_attributes:
         yield "an attribute", [("tensor", index) for index in attribute.tensors]
     for repeated in log.repeated_modules:

@@ -1,5 +1,5 @@
-"""What a program did with modules, data and learning rates that no torch call shows: states loaded, attributes set,
-modules repeated, schedules and data loaders made."""
+"""What a program did with modules, data and learning rates that no torch call shows: states loaded, keys that name
+nothing, attributes set, modules repeated, schedules and data loaders made."""
 
 from __future__ import annotations
 
@@ -29,6 +29,20 @@ class StateLoad(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True
     unexpected: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
     """Unexpected keys whose values are dicts."""
+
+
+class UnknownKeys(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """A call of ``functional_call()`` that was given keys which name nothing that its module has."""
+
+    class_name: str
+    """Of the module."""
+    keys: tuple[str, ...]
+    owners: tuple[str, ...] = ()
+    """For each key, the class of the module inside that would have it."""
+    call_site: Index | None = None
+    """Index in `CallLog.call_sites`."""
+    names: tuple[str, ...] = ()
+    """The first parameters and buffers of the module for which there was no key."""
 
 
 class IdleAttribute(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

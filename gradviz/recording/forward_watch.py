@@ -219,6 +219,7 @@ class ForwardWatch:
             self.calls.modules.start()
             self.calls.variables.start()
             self.calls.loads.start()
+            self.calls.replaced.start()
             self.calls.schedules.start()
             self.calls.optimizers.start()
         if self.replicas is not None:
@@ -233,6 +234,7 @@ class ForwardWatch:
             self.calls.modules.stop()
             self.calls.variables.stop()
             self.calls.loads.stop()
+            self.calls.replaced.stop()
             self.calls.schedules.stop()
             self.calls.optimizers.stop()
         if self.replicas is not None:

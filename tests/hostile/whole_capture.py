@@ -40,7 +40,14 @@ from gradviz.graph.model import (
     Region,
     TensorFacts,
 )
-from gradviz.graph.modules_and_schedules import IdleAttribute, MadeLoader, RepeatedModule, Schedule, StateLoad
+from gradviz.graph.modules_and_schedules import (
+    IdleAttribute,
+    MadeLoader,
+    RepeatedModule,
+    Schedule,
+    StateLoad,
+    UnknownKeys,
+)
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import LeafProducts, LossTerm, RootShares
 from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
@@ -177,6 +184,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
         ),
         shared_steps=(SharedSteps((0, 0), (1,), (-0.5,)),),
         loads=(StateLoad(1, "Net", 0, 4, 3, 2, ("a.w",), ("module.a.w",), ("net",)),),
+        unknown_keys=(UnknownKeys("Net", ("a.scale",), ("Layer",), 0, ("a.gain",)),),
         idle_attributes=(IdleAttribute("require_grad", True, "net", True, (1,), (("/project/train.py", 7),)),),
         repeated_modules=(RepeatedModule("net", "Sequential", "Linear", 3, 4, 0, (1,), is_of_names=True),),
         schedules=(

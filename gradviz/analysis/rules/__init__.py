@@ -319,6 +319,7 @@ from gradviz.analysis.rules.sequences.weights_of_other_groups import WeightsOfOt
 from gradviz.analysis.rules.settings.balanced_twice import BalancedTwice
 from gradviz.analysis.rules.settings.betas_swapped import BetasSwapped
 from gradviz.analysis.rules.settings.default_is_one_module import DefaultIsOneModule
+from gradviz.analysis.rules.settings.key_names_nothing import KeyNamesNothing
 from gradviz.analysis.rules.settings.mostly_smoothed import MostlySmoothed
 from gradviz.analysis.rules.settings.share_kept_dropped import ShareKeptDropped
 from gradviz.analysis.rules.settings.statistics_of_last_batch import StatisticsOfLastBatch
@@ -792,6 +793,7 @@ RULES: tuple[type[Rule], ...] = (
     RepeatedBeforeSplit,
     ReadBeforeGrad,
     BoxesNotFlipped,
+    KeyNamesNothing,
     CopyChanged,
     PaddingInCount,
     RestoredInOtherOrder,

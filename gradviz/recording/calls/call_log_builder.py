@@ -8,7 +8,14 @@ from msgspec.structs import replace
 
 from gradviz.graph.call_log import Call, CallLog, Holder, LoggedOptimizer, LoggedTensor, SharedSteps, TensorUse
 from gradviz.graph.model import CallSite
-from gradviz.graph.modules_and_schedules import IdleAttribute, MadeLoader, RepeatedModule, Schedule, StateLoad
+from gradviz.graph.modules_and_schedules import (
+    IdleAttribute,
+    MadeLoader,
+    RepeatedModule,
+    Schedule,
+    StateLoad,
+    UnknownKeys,
+)
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.kept_alive import StoringLines
@@ -80,6 +87,7 @@ class CallLogBuilder:
             moments=tuple(sorted({row.number for row in self._recorder.living.moments if row.number >= 0})),
             shared_steps=shared,
             loads=tuple(self._loads()),
+            unknown_keys=tuple(self._unknown_keys()),
             idle_attributes=attributes,
             repeated_modules=repeated,
             schedules=tuple(self._schedules()),
@@ -89,6 +97,10 @@ class CallLogBuilder:
     def _loads(self) -> Iterator[StateLoad]:
         for load, stack in self._recorder.loads.all:
             yield replace(load, call_site=self._sites.site_of(stack))
+
+    def _unknown_keys(self) -> Iterator[UnknownKeys]:
+        for unknown, stack in self._recorder.replaced.unknown.values():
+            yield replace(unknown, call_site=self._sites.site_of(stack))
 
     def _loaders(self) -> Iterator[MadeLoader]:
         for loader, stack in self._recorder.modules.loaders:

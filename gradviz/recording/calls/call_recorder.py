@@ -46,6 +46,7 @@ from gradviz.recording.fingerprints.elements import has_readable_elements
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.fingerprints.random_draws import GeneratorStates, draw_between, states_before
 from gradviz.recording.forward.grad_mode_watch import Location
+from gradviz.recording.forward.replaced_parameters import ReplacedParameters
 from gradviz.recording.forward.user_functions import callback_of
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.line_attribution import function_name
@@ -93,6 +94,7 @@ class CallRecorder:
         self.variables = VariableConstructor(self.writer)
         self.living = LivingTensors(self.writer)
         self.loads = StateLoads(self.writer, self.optimizers.find)
+        self.replaced = ReplacedParameters(self.writer)
         self.schedules = Schedules(self.writer, self.optimizers.find)
         self.optimizers.rates_used = self.schedules.at_step
         self.oddities = Oddities()
@@ -121,6 +123,7 @@ class CallRecorder:
     def other_stacks(self) -> Iterator[int]:
         """The stacks of what is noted without a row."""
         yield from (stack for _, stack in self.loads.all)
+        yield from (stack for _, stack in self.replaced.unknown.values())
         yield from self.loads.own_states.values()
         yield from (stack for _, stack in self.modules.loaders)
         yield from (schedule.stack for schedule in self.schedules.all)

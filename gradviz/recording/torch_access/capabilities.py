@@ -395,6 +395,16 @@ CAPABILITIES = (
         seen="2.6 to 2.15",
     ),
     Capability(
+        "replaced parameters",
+        "to note keys of torch.func.functional_call() that name no parameter",
+        ("torch.nn.utils.stateless._functional_call",),
+        probes.replaced_parameters,
+        instead="",
+        lost="with which keys parameters are replaced for a call",
+        unseen="keys of replaced parameters are not seen",
+        seen="2.6 to 2.15",
+    ),
+    Capability(
         "stacks of anomaly mode",
         "to keep frames of gradviz out of the stacks that anomaly mode prints",
         (

@@ -32,6 +32,7 @@ PATCHES = (
     Patch("torch.utils.weakref", "to drop references to tensors that are about to be swapped"),
     Patch("torch.autograd.variable.VariableMeta.__call__", "to notice torch.autograd.Variable(...)"),
     Patch("torch.nn.Module.load_state_dict", "to note which keys found no parameter"),
+    Patch("torch.nn.utils.stateless._functional_call", "to note keys that name no parameter"),
     Patch("torch.optim.Optimizer.load_state_dict", "to note states that hold the optimizer's own tensors"),
     Patch("torch.optim.lr_scheduler.LRScheduler.__init__", "to notice schedules of learning rates"),
     Patch("torch.optim.lr_scheduler.ReduceLROnPlateau.__init__", "to notice schedules that wait for a plateau"),

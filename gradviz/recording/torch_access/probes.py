@@ -386,6 +386,25 @@ def swapped_tensors() -> bool:
     return "getweakrefs" in asked
 
 
+def replaced_parameters() -> bool:
+    """`functional_call` hands its arguments to the function that can be replaced."""
+    owner, name = owner_of("torch.nn.utils.stateless._functional_call")
+    original, told = getattr(owner, name), []
+
+    def note(module: Any, tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        told.append((module, tensors))
+        return original(module, tensors, *args, **kwargs)
+
+    module = torch.nn.Module()
+    module.forward = lambda: None
+    setattr(owner, name, note)
+    try:
+        torch.func.functional_call(module, {}, ())
+    finally:
+        setattr(owner, name, original)
+    return told == [(module, {})]
+
+
 def anomaly_stacks() -> bool:
     """Anomaly mode asks this global for the stack of every node."""
     owner, name = owner_of("torch.fx.traceback.format_stack")

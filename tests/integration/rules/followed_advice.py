@@ -343,6 +343,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV989": (
+        ("such as 'gain'", (('{"scale": ', '{"gain": '),)),
+        (
+            "register_buffer('scale', ...)",
+            (('register_buffer("gain"', 'register_buffer("scale"'), ("x * self.gain", "x * self.scale")),
+        ),
+    ),
     "GV979": (
         (
             "take norm=None as the default, and make torch.nn.LayerNorm(4) in the body where it is None",

@@ -82,7 +82,7 @@ class UnusedParameter(UnusedRule):
     severity = "warning"
     yields_to = (
         "stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie",
-        "function_hides_parameter", "copy_used_instead",
+        "function_hides_parameter", "copy_used_instead", "key_names_nothing",
     )  # fmt: skip
 
     def check(self, case: Case) -> Iterator[Finding]:

@@ -14,23 +14,29 @@ from gradviz.analysis.rules.bases.parameters.modules_of_defaults import (
     ModuleOfDefault,
     modules_of_defaults,
 )
+from gradviz.analysis.rules.bases.parameters.modules_of_factories import ModuleOfFactory, modules_of_factories
+from gradviz.analysis.rules.bases.sources.kept_factories import KeptFactory
 
 
 class DefaultIsOneModule(Rule):
-    """A default is one module with parameters, and all objects that take it share them.
+    """A default, or what a function keeps for its next call, is one module, and all that take it share its parameters.
 
     What it finds
     -------------
     A layer with parameters that is the default of an argument, or that the body of a class makes, as for a field of a
     dataclass, where several modules took this one layer: they have it among their own, or call it. One object that
-    gives its layer to several parts shares it on purpose. It is a note where the name, a comment or the docstring says
-    that the layer is shared, or where the program takes it from the class by name.
+    gives its layer to several parts shares it on purpose. Also a module from a function that keeps what it has made, by
+    ``@lru_cache``, a decorator of the program's own, or a dict that lives on, where two attributes, several objects of
+    a class, or the places of a list each asked it for a module, with equal arguments. It is a note where the name, a
+    comment or the docstring says that the layer is shared, where the program takes it from the class by name, where
+    the function takes no argument, and where classes ask for it that have nothing to do with each other.
 
     Why it matters
     --------------
-    Python evaluates a default once, when it defines the function or the class. So there is one layer for all objects:
-    it gets the sum of their gradients, and what one part of the network needs is changed for another. What a class only
-    has as an attribute is, besides, not among the parameters of any module, and no optimizer gets it from there.
+    Python evaluates a default once, when it defines the function or the class, and a function that keeps its results
+    runs once for equal arguments. So there is one layer for all objects: it gets the sum of their gradients, and what
+    one part of the network needs is changed for another. Two towers are one network. What a class only has as an
+    attribute is, besides, not among the parameters of any module, and no optimizer gets it from there.
 
     Example
     -------
@@ -81,6 +87,11 @@ class DefaultIsOneModule(Rule):
             if location not in told and (is_trained if shared.is_registered else is_lost):
                 told.add(location)
                 yield self._finding(case, shared, location)
+        for kept in sorted(modules_of_factories(case), key=lambda each: each.is_meant):
+            location = Location(kept.factory.file, kept.factory.line)
+            if location not in told:
+                told.add(location)
+                yield self._of_factory(case, kept, location)
 
     def _finding(self, case: Case, shared: ModuleOfDefault, location: Location) -> Finding:
         flow, default = case.dataflow, shared.default
@@ -101,6 +112,33 @@ class DefaultIsOneModule(Rule):
             tensors=names_of(flow, shared.parameters),
             evidence={"modules": len(shared.owners)},
         )
+
+    def _of_factory(self, case: Case, kept: ModuleOfFactory, location: Location) -> Finding:
+        factory, asked = kept.factory, Location(*kept.asked)
+        names = names_of(case.dataflow, kept.parameters)
+        what = kept.path or f"a {kept.kind}"
+        keeps = factory.keeper if factory.is_decorated else f"{factory.keeper} keeps what {factory.name}() made"
+        return self.finding(
+            f"{factory.name}() returns one {kept.kind} again, and {kept.places:,} places that asked for a module each "
+            f"have it: {what} is all of them, and they share its parameters",
+            severity="note" if kept.is_meant else self.severity,
+            symptom="grad_wrong",
+            why=f"{keeps} keeps the result, and gives it to each call with equal arguments"
+            if factory.is_decorated
+            else f"{keeps}, and each call with equal arguments gets that module",
+            fix=("if they are not to share it, " if kept.is_meant else "") + _advice_of_factory(factory),
+            location=location,
+            symptom_location=asked if asked != location else None,
+            tensors=names,
+            evidence={"places": kept.places},
+        )
+
+
+def _advice_of_factory(factory: KeptFactory) -> str:
+    copied = f"copy.deepcopy({factory.name}(...)) at each place but one"
+    if factory.is_decorated:
+        return f"take {factory.keeper} off {factory.name}, so that each call makes a module; or {copied}"
+    return f"let {factory.name}() make a module at each call, and keep none in {factory.keeper}; or {copied}"
 
 
 def _advice(default: Default) -> str:

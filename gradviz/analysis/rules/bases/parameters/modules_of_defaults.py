@@ -97,7 +97,7 @@ def modules_of_defaults(case: Case) -> Iterator[ModuleOfDefault]:
         if found is not None:
             made[found].append(number)
     for (default, row), parameters in made.items():
-        owners, is_registered = _owners(case, row, parameters)
+        owners, is_registered = owners_of(case, row, parameters)
         if _took(case, default, owners):
             is_meant = is_said_to_be_shared(default.tree, default.value, [default.name]) or _is_of_class(case, default)
             yield ModuleOfDefault(default, row, tuple(owners), tuple(parameters), is_registered, is_meant)
@@ -139,7 +139,7 @@ def _made_by_default(case: Case, number: int, defaults: list[Default]) -> tuple[
     default = next((each for each in defaults if any(map(each.is_made_by, lines))), None)
     if made is None or default is None:
         return None
-    paths = [name for each in case.histories.tensor(number).names for name in _paths_above(each)]
+    paths = [name for each in case.histories.tensor(number).names for name in paths_above(each)]
     rows = {row for path in paths if (row := flow.row_of_module(path)) is not None}
     of_default = [row for row in rows if any(map(default.is_made_by, callers(flow, row)))]
     before = [row for row in flow.rows_of_kind("make_module") if row < made]
@@ -148,12 +148,12 @@ def _made_by_default(case: Case, number: int, defaults: list[Default]) -> tuple[
     return None if row is None else (default, row)
 
 
-def _paths_above(name: str) -> Iterator[str]:
+def paths_above(name: str) -> Iterator[str]:
     while name := name.rpartition(".")[0]:
         yield name
 
 
-def _owners(case: Case, row: int, parameters: list[int]) -> tuple[list[str], bool]:
+def owners_of(case: Case, row: int, parameters: list[int]) -> tuple[list[str], bool]:
     """The modules that have a module, or called it, and whether any has it."""
     flow, path = case.dataflow, case.dataflow.log.calls[row].name
     found = dict.fromkeys(_registered_in(case, path, parameters))
@@ -184,7 +184,7 @@ def _took(case: Case, default: Default, owners: list[str]) -> bool:
     if len(set(rows)) < _MIN_OWNERS:
         return False
     if not isinstance(default.owner, ast.ClassDef):
-        return _calls_that_took(case.dataflow, default, rows) >= _MIN_OWNERS
+        return calls_that_took(case.dataflow, default, rows) >= _MIN_OWNERS
     kinds = _and_subclasses(default.tree, default.owner.name)
     own = [row for row in rows if _class_made(case.dataflow, row) in kinds]
     lines = Counter((case.dataflow.line_of(row), _class_made(case.dataflow, row)) for row in rows)
@@ -199,7 +199,7 @@ def _took(case: Case, default: Default, owners: list[str]) -> bool:
     return max(len(own), most) >= _MIN_OWNERS or _is_made_often(case, default.owner.name)
 
 
-def _calls_that_took(flow: Dataflow, default: Default, rows: list[int]) -> int:
+def calls_that_took(flow: Dataflow, default: Default, rows: list[int]) -> int:
     """How many calls of a function with a default made modules that have what the default made."""
     function = default.owner
     inits = next((each for each in default.tree.around(function) if isinstance(each, ast.ClassDef)), None)

@@ -23,7 +23,7 @@ _ROUNDS = 3
 _STORE = frozenset({"append", "add_module", "register_module", "setattr", "insert"})
 _CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 _TO_THE_END = frozenset({"append", "insert"})
-_MEANT = ("shar", "tied", "recur", "same layer", "same block", "same module", "albert")
+_MEANT = ("shar", "tied", "siam", "singleton", "recur", "same layer", "same block", "same module", "albert")
 
 
 class RepeatedObject(Struct, frozen=True):
