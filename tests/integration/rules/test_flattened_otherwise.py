@@ -48,6 +48,49 @@ HEALTHY = (
     "    near = (states[1][:3] @ states[0].T).T.reshape(12)\n"
     "    loss = F.mse_loss(policy(pairs)[:, 0], near)\n",
 )
+BATCHES = """
+import numpy as np
+def by_sequence(x):
+    return x.transpose(0, 1).reshape(-1, *x.shape[2:])
+policy = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+optimizer = torch.optim.Adam(policy.parameters(), 1e-3)
+class Batch:
+    def __init__(self):
+        self.states = torch.stack([torch.randn(4, 6) for _ in range(16)])
+        self.gains = self.states[:, :, 0].flip(0).cumsum(0).flip(0)
+    def flat(self):
+        states, acts = by_sequence(self.states), by_sequence(self.states[..., :3].argmax(2))
+        gains = self.gains.reshape(-1)  # HERE
+        return {"states": states, "acts": acts, "gains": gains}
+def parts():
+    for _ in range(4):
+        data = Batch().flat()
+        INDICES
+for one in parts():
+    logp = F.log_softmax(policy(one["states"]), -1).gather(1, one["acts"][:, None])[:, 0]
+    loss = -(logp * (one["gains"] - one["gains"].mean())).mean()
+"""
+INDICES = (
+    "for index in torch.randperm(64).split(16):\n            yield {name: x[index] for name, x in data.items()}",
+    "order = np.random.permutation(64)\n        for first in (0, 16, 32):\n"
+    "            index = order[first : first + 16]\n            yield {name: x[index] for name, x in data.items()}",
+    "for index in np.random.permutation(64).reshape(4, 16).tolist():\n"
+    "            yield {name: x[index] for name, x in data.items()}",
+    "for first in (0, 16, 32):\n            yield {name: x[first : first + 16] for name, x in data.items()}",
+    "for each in zip(*(x.split(16) for x in data.values())):\n            yield dict(zip(data, each))",
+)
+MATRIX = """
+import numpy as np
+users, items = nn.Parameter(torch.randn(6, 4)), nn.Parameter(torch.randn(9, 4))
+optimizer = torch.optim.Adam([users, items], 1e-2)
+by_item = torch.randn(6, 9).t().reshape(-1)
+def error(a, b):
+    scores = (users @ items.t()).reshape(-1)
+    mine, theirs = a * 9 + b, b * 6 + a
+    return F.mse_loss(scores[mine], by_item[theirs])
+for step in range(4):
+    loss = error(np.random.randint(0, 6, 20), np.random.randint(0, 9, 20))
+"""
 
 
 @pytest.mark.parametrize("training", FAULTY)
@@ -65,3 +108,22 @@ def test_places_of_pixels_in_another_order_are_told(tmp_path: Path) -> None:
     assert_first_alarm(f"{HEAD}{IMAGE}{TRAIN}", "flattened_otherwise", tmp_path)
     right = IMAGE.replace("meshgrid(columns, rows", "meshgrid(rows, columns")
     assert not alarms(f"{HEAD}{right}{TRAIN}", tmp_path)
+
+
+@pytest.mark.parametrize("indices", INDICES)
+def test_rows_of_a_batch_that_was_flattened_in_two_orders_are_told(indices: str, tmp_path: Path) -> None:
+    script = f"{HEAD}{BATCHES}{TRAIN}".replace("INDICES", indices)
+    assert_first_alarm(script, "flattened_otherwise", tmp_path)
+    for right in ("by_sequence(self.gains)", "self.gains.t().contiguous().flatten()"):
+        mended = script.replace("self.gains.reshape(-1)  # HERE", right)
+        assert "flattened_otherwise" not in {each.cause for each in alarms(mended, tmp_path)}
+
+
+def test_values_that_were_filled_in_the_other_order_are_left_alone(tmp_path: Path) -> None:
+    filled = "torch.stack([self.gains[:, each] for each in range(4)]).reshape(-1)"
+    script = f"{HEAD}{BATCHES}{TRAIN}".replace("INDICES", INDICES[0]).replace("self.gains.reshape(-1)  # HERE", filled)
+    assert not alarms(script, tmp_path)
+
+
+def test_rows_that_two_indices_take_of_two_orders_are_left_alone(tmp_path: Path) -> None:
+    assert not alarms(f"{HEAD}{MATRIX}{TRAIN}", tmp_path)

@@ -14,6 +14,8 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.batch_lines import CARRY, DRAWS
 from gradviz.analysis.rules.bases.batches.equal_rows import Origin, line_of_equal_rows, origin_of_equal_rows
 from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
+from gradviz.analysis.rules.bases.copies.equal_parts import joint_of_equal_parts, were_different
+from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_returns_own
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -25,7 +27,9 @@ class BatchOfEqualRows(Rule):
     A batch that ``stack()``, ``cat()``, ``tensor()``, NumPy or a data loader puts together, with the same numbers in
     all rows at nearly every step, which is all that a trained model gets, while targets, rewards or actions differ from
     row to row. Constants, rows that the program repeats with ``expand()`` or ``repeat()``, and batches whose targets
-    are the same as well, as in a test on one sample, are left alone.
+    are the same as well, as in a test on one sample, are left alone. Also batches of several parts, such as episodes,
+    with the same numbers in all rows of each part, if the program shows why: samples that differed until another sample
+    was written into their memory, or an environment that returns its own array and changes it in place.
 
     Why it matters
     --------------
@@ -88,6 +92,36 @@ class BatchOfEqualRows(Rule):
                     told.add(finding.location)
                     yield finding
 
+        yield from self._of_parts(case, told)
+
+    def _of_parts(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:
+        """The findings about batches of several parts."""
+        flow = case.dataflow
+        for rows in _layers(flow).values():
+            batches = [(row, use.tensor) for row in rows if (use := _batch(flow, row, least=1)) is not None]
+            joints = [(row, joint) for row, tensor in batches if (joint := joint_of_equal_parts(flow, tensor, row))]
+            found = [(row, part) for row, joint in joints if (part := _shared_part(case, joint)) is not None]
+            if len({part for _, part in found}) < _MIN_STEPS or len(joints) < _MIN_SHARE * len(batches):
+                continue
+            row, part = found[-1]
+            made, used = location_of_call(flow, part), location_of_call(flow, row)
+            lines = (line_of_equal_rows(case, each) for _, each in reversed(found))
+            location = next((line for line in lines if line), None) or line_that_returns_own(case) or made
+            if location not in told:
+                told.add(location)
+                yield self.finding(
+                    f"all rows of each part of a batch are the same at {len(joints):,} steps, such as all observations "
+                    "of an episode: they are one array, which was changed in place after each was stored",
+                    symptom="grad_wrong",
+                    why="as_tensor() and from_numpy() do not copy, so what is stored changes with the array that an "
+                    "environment returns",
+                    fix="store a copy of each sample: state.copy() of an array, state.clone() of a tensor; or return "
+                    "one where the environment hands out its own array",
+                    location=location,
+                    symptom_location=made if made != location else used,
+                    evidence={"steps": len(joints)},
+                )
+
     def _finding(
         self, case: Case, last: tuple[int, TensorUse], origin: Origin, varied: int | None, steps: int
     ) -> Finding:
@@ -131,13 +165,30 @@ _FIRST = frozenset({
 
 def _first_layers(flow: Dataflow) -> Iterator[list[int]]:
     """By line: the calls of layers with parameters on a batch of data, in code that trains; where rows are equal."""
+    for rows in _layers(flow).values():
+        if any(_batch(flow, row, equal=True) is not None for row in rows):
+            yield [row for row in rows if _batch(flow, row) is not None]
+
+
+def _layers(flow: Dataflow) -> dict[tuple[int | None, int | None], list[int]]:
+    """By line and parameter: the calls of layers with parameters on data, in code that trains."""
     lines: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
         if _is_layer(flow, call) and call.live_inputs and flow.has_step_after(row):
             lines[call.call_site, _parameter(flow, call)].append(row)
-    for rows in lines.values():
-        if any(_batch(flow, row, equal=True) is not None for row in rows):
-            yield [row for row in rows if _batch(flow, row) is not None]
+    return lines
+
+
+def _shared_part(case: Case, joint: int) -> int | None:
+    """The call that put a part with equal rows together, if its samples share a memory that changes."""
+    flow = case.dataflow
+    for use in case.dataflow.log.calls[joint].inputs:
+        origin = origin_of_equal_rows(flow, joint, use.tensor)
+        if origin.row is not None and origin.is_put_together:
+            is_handed_out = len({each.tensor for each in flow.log.calls[origin.row].inputs}) != 1
+            if were_different(flow, origin.row) or (is_handed_out and line_that_returns_own(case) is not None):
+                return origin.row
+    return None
 
 
 def _is_layer(flow: Dataflow, call: Call) -> bool:
@@ -149,15 +200,16 @@ def _parameter(flow: Dataflow, call: Call) -> int | None:
     return next((use.tensor for use in call.inputs if flow.log.tensors[use.tensor].role == "parameter"), None)
 
 
-def _batch(flow: Dataflow, row: int, *, equal: bool = False) -> TensorUse | None:
+def _batch(flow: Dataflow, row: int, *, equal: bool = False, least: int = _MIN_ROWS) -> TensorUse | None:
     """The data that a layer gets: four rows or more that are not all one number.
 
     Args:
         equal: only data whose rows are all the same.
+        least: another number of rows.
     """
     for use in flow.log.calls[row].inputs:
         shape = shape_of(flow, use.tensor)
-        if use.requires_grad or not shape or shape[0] < _MIN_ROWS or flow.log.tensors[use.tensor].role != "tensor":
+        if use.requires_grad or not shape or shape[0] < least or flow.log.tensors[use.tensor].role != "tensor":
             continue
         values = flow.values_of(use, row)
         if values is not None and values.minimum != values.maximum and (values.equal_rows or not equal):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 from math import prod
 
 from msgspec import Struct
 
+from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.sources.source_tree import last_line
 from gradviz.graph.call_log import Call
 
 FLATTEN = frozenset({"reshape", "view", "flatten"})
 TURN = frozenset({"transpose", "permute", "t", "T", "swapaxes", "movedim", "mT", "swapdims"})
 JOINS = frozenset({"cat", "concat", "vstack"})
 GRIDS = frozenset({"cartesian_prod"})
+_CUT = frozenset({"split", "chunk"})
+_TAKE = _CUT | {"getitem", "index_select"}
 _MIN_STEPS = 3
 _MAX_CALLS = 60
 _BOTH = 2
@@ -34,8 +40,9 @@ class _Rows(Struct, frozen=True):
     """By what rows were taken later."""
 
 
-def orders_of_rows(flow: Dataflow, tensor: int, row: int, count: int) -> dict[tuple[Order, tuple[object, ...]], int]:
+def orders_of_rows(case: Case, tensor: int, row: int, count: int) -> dict[tuple[Order, tuple[object, ...]], int]:
     """By the lengths of two axes that were flattened to these rows, and what was taken of them: the call that did."""
+    flow = case.dataflow
     found: dict[tuple[Order, tuple[object, ...]], int] = {}
     waiting, seen = [_Rows(tensor, row, 0, count, ())], set[int]()
     while waiting and len(seen) < _MAX_CALLS:
@@ -50,7 +57,7 @@ def orders_of_rows(flow: Dataflow, tensor: int, row: int, count: int) -> dict[tu
         if order is not None:
             found[order, each.picks] = made
         else:
-            waiting += _above(flow, each, made, call, given)
+            waiting += _above(case, each, made, call, given)
     return found
 
 
@@ -71,14 +78,18 @@ def _order(flow: Dataflow, rows: _Rows, call: Call, given: Shape) -> Order | Non
     return (outer, inner) if is_of_two else (0, 0)
 
 
-def _above(flow: Dataflow, rows: _Rows, made: int, call: Call, given: Shape) -> list[_Rows]:
+def _above(case: Case, rows: _Rows, made: int, call: Call, given: Shape) -> list[_Rows]:
     """What a call has the rows from."""
+    flow = case.dataflow
     name, result = plain_name(call.function), shape_of(flow, rows.tensor)
     source = call.inputs[0].tensor if call.inputs else -1
-    picked = _picked(flow, call, name, given, made) if rows.axis == 0 else None
+    picked = _picked(case, call, rows.tensor, given, made) if rows.axis == 0 else None
     if picked is not None:
         tensor, pick = picked
-        return [_Rows(tensor, made, 0, shape_of(flow, tensor)[0], (pick, *rows.picks))]
+        above = [_Rows(tensor, made, 0, shape_of(flow, tensor)[0], (pick, *rows.picks))]
+        # One number for each class or place: the rows are those of the index.
+        is_table = len(given) == 1 and len(call.inputs) == _BOTH
+        return [*above, _Rows(call.inputs[1].tensor, made, 0, rows.count, rows.picks)] if is_table else above
     if name in ("t", "T", "mT") and len(given) == _BOTH:
         return [_Rows(source, made, 1 - rows.axis, rows.count, rows.picks)]
     if name in ("transpose", "swapaxes", "swapdims") and len(given) == len(result):
@@ -95,12 +106,14 @@ def _above(flow: Dataflow, rows: _Rows, made: int, call: Call, given: Shape) -> 
     return [_Rows(tensor, made, 0, rows.count, rows.picks) for tensor in uses]
 
 
-def _picked(flow: Dataflow, call: Call, name: str, given: Shape, row: int) -> tuple[int, object] | None:
-    """The tensor of which a call takes some rows, and by what: numbers in a tensor, or one row after the other."""
-    if name in ("getitem", "index_select") and len(call.inputs) == _BOTH and len(given) > 1:
-        index = shape_of(flow, call.inputs[1].tensor)
-        is_of_rows = len(index) == 1 and shape_of(flow, call.outputs[0].tensor)[1:] == given[1:]
-        return (call.inputs[0].tensor, call.inputs[1].tensor) if is_of_rows else None
+def _picked(case: Case, call: Call, tensor: int, given: Shape, row: int) -> tuple[int, object] | None:
+    """The tensor of which a call takes some rows, and by what: an index, or one row after the other."""
+    flow, name = case.dataflow, plain_name(call.function)
+    if name in _TAKE and given:
+        result = next((use.tensor for use in call.outputs if use.tensor == tensor), call.outputs[0].tensor)
+        is_of_rows = shape_of(flow, result)[1:] == given[1:] and len(shape_of(flow, result)) == len(given)
+        pick = _taken_by(case, call, row, result) if is_of_rows else None
+        return None if pick is None else (call.inputs[0].tensor, pick)
     if name != "stack" or len(call.inputs) < _BOTH or call.scalars.get("1", call.scalars.get("dim", 0)) != 0:
         return None
     sources, numbers = set[int](), list[int]()
@@ -115,6 +128,38 @@ def _picked(flow: Dataflow, call: Call, name: str, given: Shape, row: int) -> tu
         sources.add(taken.inputs[0].tensor)
         numbers.append(number)
     return (sources.pop(), tuple(numbers)) if len(sources) == 1 else None
+
+
+def _taken_by(case: Case, call: Call, row: int, result: int) -> object | None:
+    """What tells which rows are taken: a tensor of numbers, a list or a slice; of an array that torch does not see, its
+    name, and the function and the step in which it is used."""
+    flow = case.dataflow
+    if len(call.inputs) > 1:
+        index = call.inputs[1].tensor
+        return index if len(call.inputs) == _BOTH and len(shape_of(flow, index)) == 1 else None
+    if shape_of(flow, result) == shape_of(flow, call.inputs[0].tensor):
+        return None
+    if plain_name(call.function) in _CUT:
+        return next(number for number, use in enumerate(call.outputs) if use.tensor == result), *_numbers(call)
+    return _numbers(call) or _named(case, row)
+
+
+def _named(case: Case, row: int) -> object | None:
+    """The only name by which a line takes rows."""
+    flow = case.dataflow
+    line = flow.line_of(row)
+    tree = None if line is None else own_tree(case, line.file)
+    if line is None or tree is None:
+        return None
+    taken = [
+        node for node in tree.nodes if isinstance(node, ast.Subscript) and node.lineno <= line.line <= last_line(node)
+    ]
+    names = {ast.unparse(node.slice) for node in taken if not isinstance(node.slice, ast.Constant)}
+    return (names.pop(), line.file, line.function, flow.step_before(row)) if len(names) == 1 else None
+
+
+def _numbers(call: Call) -> tuple[object, ...]:
+    return tuple(sorted(call.scalars.items()))
 
 
 def _is_of_steps(flow: Dataflow, call: Call, given: Shape, count: int) -> bool:

@@ -24,7 +24,7 @@ import ast
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name, parameters_of
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name, parameters_of, tree_of
 
 _WRAPS = frozenset({"from_numpy", "as_tensor", "asarray", "from_dlpack", "frombuffer"})
 
@@ -46,8 +46,10 @@ def lines_that_share(tree: SourceTree) -> set[int]:
 
 
 def line_that_returns_own(case: Case) -> Location | None:
-    """The last line on which a method returns an array of its object that some method changes in place."""
-    found = [(file, line) for file, tree in own_files(case) for line in lines_that_return_own(tree)]
+    """The last line on which a method returns an array of its object that some method changes in place, in any file of
+    the program: an environment in NumPy never calls torch."""
+    files = case.files_of_program.items()
+    found = [(file, line) for file, lines in files for line in lines_that_return_own(tree_of(lines))]
     return Location(*max(found)) if found and len({file for file, _ in found}) == 1 else None
 
 

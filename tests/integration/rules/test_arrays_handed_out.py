@@ -1,0 +1,73 @@
+"""Environments, in a file of their own, that hand out an array which they change in place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+ENVIRONMENT = """
+import numpy as np
+class Cart:
+    def __init__(self):
+        self.rng = np.random.default_rng(0)
+    def reset(self):
+        self.state = self.rng.uniform(-1.5, 1.5, size=2).astype(np.float32)
+        return self.state
+    def step(self, action):
+        self.state[1] += 0.2 * (action - 1)
+        self.state[0] += 0.2 * self.state[1]
+        return self.state, -float((self.state**2).sum())
+"""
+TRAINING = f"""{HEAD}
+from {{module}} import Cart
+env, policy = Cart(), nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 3))
+optimizer = torch.optim.Adam(policy.parameters(), 1e-2)
+@torch.no_grad()
+def episode():
+    states, actions, rewards, state = [], [], [], env.reset()
+    for _ in range(8):
+        state = torch.as_tensor(state)  # HERE
+        action = int(torch.distributions.Categorical(logits=policy(state)).sample())
+        states.append(state)
+        actions.append(action)
+        state, reward = env.step(action)
+        rewards.append(reward)
+    return torch.stack(states), torch.tensor(actions), torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+for step in range(8):
+    states, actions, gains = (torch.stack(each) for each in zip(*[episode() for _ in range(4)]))
+    logp = torch.distributions.Categorical(logits=policy(states)).log_prob(actions)
+    loss = -(logp * (gains - gains.mean(0))).mean()
+{TRAIN}"""
+COPIES = (
+    ("torch.as_tensor(state)", "torch.tensor(state)"),
+    ("states.append(state)", "states.append(state.clone())"),
+    ("torch.as_tensor(state)", "torch.as_tensor(state.copy())"),
+)
+
+
+def _script(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, environment: str = ENVIRONMENT) -> str:
+    (folder / f"{module}.py").write_text(environment)
+    monkeypatch.syspath_prepend(str(folder))
+    return TRAINING.replace("{module}", module)
+
+
+def test_episodes_that_hold_one_array_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = _script(tmp_path, monkeypatch, "cart_handed_out")
+    assert_first_alarm(script, "batch_of_equal_rows", tmp_path)
+
+
+@pytest.mark.parametrize(("old", "new"), COPIES)
+def test_episodes_of_copies_are_left_alone(old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = _script(tmp_path, monkeypatch, f"cart_copied_{COPIES.index((old, new))}")
+    assert "batch_of_equal_rows" not in {each.cause for each in alarms(script.replace(old, new), tmp_path)}
+
+
+def test_environments_that_make_a_new_array_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed = ENVIRONMENT.replace(
+        "        self.state[1] +=", "        self.state = self.state.copy()\n        self.state[1] +="
+    )
+    script = _script(tmp_path, monkeypatch, "cart_renewed", renewed)
+    assert "batch_of_equal_rows" not in {each.cause for each in alarms(script, tmp_path)}
