@@ -107,3 +107,25 @@ for step in range(4):
 
 def test_what_a_layer_keeps_for_itself_is_told_where_it_computes_it(tmp_path: Path) -> None:
     assert_first_alarm(KEPT, "graph_freed", tmp_path)
+
+
+PARTS = (
+    HEAD
+    + """
+one, other = nn.Linear(6, 8), nn.Linear(4, 8)
+optimizer = torch.optim.Adam([*one.parameters(), *other.parameters()], lr=0.01)
+def contrast(u, v):
+    return F.cross_entropy(F.normalize(u, dim=1) @ F.normalize(v, dim=1).T / 0.1, torch.arange(len(u)))
+for step in range(4):
+    x, y = torch.randn(8, 6), torch.randn(8, 4)
+    optimizer.zero_grad()
+    for u, v in zip(x.split(ROWS), y.split(ROWS)):  # HERE
+        (contrast(one(u), other(v)) * len(u) / 8).backward()
+    optimizer.step()
+"""
+)
+
+
+def test_parts_of_one_row_are_told_where_the_batch_is_split(tmp_path: Path) -> None:
+    assert_first_alarm(PARTS.replace("ROWS", "1"), "zero_gradient_op", tmp_path)
+    assert not alarms(PARTS.replace("ROWS", "4"), tmp_path)

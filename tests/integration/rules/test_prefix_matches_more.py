@@ -158,3 +158,41 @@ def test_a_text_in_the_middle_of_a_word_is_told(tmp_path: Path) -> None:
 def test_texts_that_words_begin_or_end_with_are_left_alone(tmp_path: Path, first: str, head: str) -> None:
     found = alarms(HEAD + TOWERS.format(first=first, head=head) + STEPS, tmp_path)
     assert not [each for each in found if each.cause == "prefix_matches_more"]
+
+
+DOMAINS = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.encoder = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.{new}, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+    def forward(self, x):
+        return self.head(torch.tanh(self.encoder(self.embed(x) + self.{new}(x))))
+model = Model()
+def freeze(model, prefixes):
+    for name, p in model.named_parameters():
+        if name.startswith(tuple(prefixes)):
+            p.requires_grad_(False)
+freeze(model, [{texts}])  # HERE
+"""
+
+
+def test_the_name_of_a_module_with_which_another_name_begins_is_told(tmp_path: Path) -> None:
+    script = HEAD + DOMAINS.format(new="embed_domain", texts='"embed", "encoder"') + STEPS
+    assert_first_alarm(script, "prefix_matches_more", tmp_path)
+    assert_first_alarm(script.replace('"embed", "encoder"', '"encoder.", "embed"'), "prefix_matches_more", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("new", "texts"),
+    [
+        ("domain", '"embed", "encoder"'),
+        ("embed_domain", '"embed."'),
+        ("embed_domain", '"embed.", "encoder"'),
+        ("embed_domain", '"embed", "encoder", "embed_domain"'),
+        ("embed_domain", '"embed"'),
+    ],
+)
+def test_names_of_modules_that_are_meant_are_left_alone(new: str, texts: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + DOMAINS.format(new=new, texts=texts) + STEPS, tmp_path)
+    assert not [each for each in found if each.cause == "prefix_matches_more"]

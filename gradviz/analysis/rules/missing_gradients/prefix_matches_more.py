@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -12,7 +12,11 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.names.conditions_on_names import Text, texts_in_loops
+from gradviz.analysis.rules.bases.sources.names.conditions_on_names import (
+    Text,
+    conditions_on_names,
+    texts_in_loops,
+)
 from gradviz.analysis.rules.bases.sources.names.numbered_prefixes import NumberedPrefix, numbered_prefixes
 from gradviz.analysis.rules.bases.sources.own_files import goes_over_names
 
@@ -26,7 +30,8 @@ class PrefixMatchesMore(Rule):
     ``f"blocks.{i}"``, in a model that has ``blocks.10``, where the parameters of ``blocks.10`` are frozen, or are
     trained, as those of ``blocks.1`` are. The program does not count up to 10; or, where that is not known, a layer
     between is treated otherwise. Also ``"enc" in name``, which freezes the layers of which a word begins with it, and
-    others in which it is in the middle of a word: ``sequence_head``.
+    others in which it is in the middle of a word: ``sequence_head``. Also, of several beginnings that are whole names
+    of modules, one with which the name of another module begins: ``"embed"``, and ``embed_domain``.
 
     Why it matters
     --------------
@@ -77,6 +82,22 @@ class PrefixMatchesMore(Rule):
             if words is not None:
                 yield self._of_words(case, source.location(text.line), text.text, words)
                 return
+        for condition in conditions_on_names(source.tree):
+            for text, begun in _modules_begun(case, condition.texts):
+                yield self._of_modules(case, source.location(text.line), text.text, begun)
+                return
+
+    def _of_modules(self, case: Case, location: Location, text: str, begun: dict[str, list[int]]) -> Finding:
+        others, are = ", ".join(begun), "they are" if len(begun) > 1 else "it is"
+        return self.finding(
+            f'"{text}" is the name of a module, and the beginning of {others} as well: {are} frozen, too',
+            symptom="grad_missing",
+            why="a beginning of a name does not end with the name of a module",
+            fix=f'compare with the dot behind the name: "{text}."',
+            location=location,
+            tensors=names_of(case.dataflow, [number for numbers in begun.values() for number in numbers]),
+            evidence={"modules": len(begun)},
+        )
 
     def _finding(
         self, case: Case, location: Location, prefix: NumberedPrefix, layers: dict[int, _Layer], more: list[int]
@@ -107,6 +128,38 @@ class PrefixMatchesMore(Rule):
             tensors=names,
             evidence={"parameters": len(words.inside)},
         )
+
+
+_MIN_NAMES = 2
+
+
+def _modules_begun(case: Case, texts: Sequence[Text]) -> list[tuple[Text, dict[str, list[int]]]]:
+    """The text, of several that are whole names of modules, that is also the beginning of the names of others, with the
+    frozen parameters of these. Where several texts begin others, families of names are meant; where the others are
+    trained, another line has seen to them."""
+    parameters = [
+        (name, number)
+        for number, tensor in enumerate(case.dataflow.log.tensors)
+        if tensor.role == "parameter"
+        for name in tensor.names[:1]
+    ]
+    found = list[tuple[Text, dict[str, list[int]]]]()
+    for text in texts if len(texts) >= _MIN_NAMES else ():
+        whole = re.compile(rf"(.*\.)?{re.escape(text.text.removesuffix('.'))}(?P<more>\w*)\..+")
+        matched = [(match["more"], number) for name, number in parameters if (match := whole.fullmatch(name))]
+        if text.way != "startswith" or all(more for more, _ in matched):
+            return []
+        begun = defaultdict[str, list[int]](list)
+        for more, number in matched:
+            if more.startswith("_") and not text.text.endswith("."):
+                begun[text.text + more].append(number)
+        named = {each.text.removesuffix(".") for each in texts}
+        if begun and named.isdisjoint(begun):
+            found.append((text, dict(begun)))
+    frozen = [number for _, begun in found for numbers in begun.values() for number in numbers]
+    is_any_trained = any(case.histories.requires_grad_at_last(number) for _, number in parameters)
+    are_frozen = not any(case.histories.requires_grad_at_last(number) for number in frozen)
+    return found if len(found) == 1 and are_frozen and is_any_trained else []
 
 
 _TWO_DIGITS = 10

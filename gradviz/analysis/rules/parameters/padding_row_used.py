@@ -144,7 +144,7 @@ class PaddingRowUsed(Rule):
         usual = count / shape_of(flow, table)[0]
         listed = None if other is not None else item_with_number_zero(case, shape_of(flow, table)[0])
         unknown = _other_for_unknown(flow, rows)
-        is_item = not (other is listed is unknown is None)
+        is_item = other is not None or listed is not None or unknown is not None
         beside = f", and {histories.name(other)} learns a row for the same number" if other is not None else ""
         beside += f", and a list of the program gives it to {listed!r}" if listed is not None else ""
         beside += f", and {unknown} stands for what is unknown or left out" if unknown is not None else ""

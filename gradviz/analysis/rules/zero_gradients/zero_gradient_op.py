@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
@@ -61,8 +63,12 @@ class ZeroGradientOp(ZeroGradientRule):
         return _words_for(zero, operation).fix
 
     def wrong_use(self, case: Case, zero: ZeroGradient) -> tuple[Location | None, str] | None:
-        turned = None if zero.call is None else _straight_through_turned_round(case.dataflow, zero.call)
-        return None if turned is None else (case.location_of_call(turned), _TURN_ROUND)
+        if zero.call is None:
+            return None
+        turned = _straight_through_turned_round(case.dataflow, zero.call)
+        split = _split_into_single_rows(case.dataflow, zero.call) if turned is None else None
+        found, fix = (turned, _TURN_ROUND) if split is None else (split, _CONTRAST_MORE)
+        return None if found is None else (case.location_of_call(found), fix)
 
 
 class _Words(NamedTuple):
@@ -130,8 +136,34 @@ _TURN_ROUND = (
     "turn the straight-through round, so that the gradient goes to x and the value is that of q = f(x): "
     "x + (q - x).detach()"
 )
+_CONTRAST_MORE = (
+    "each of these parts has one row, and is compared with itself alone: make larger parts, or put the rows of all "
+    "parts together before they are compared"
+)
+_SPLITS = frozenset({"split", "chunk", "tensor_split", "unbind", "split_with_sizes"})
+_PRODUCTS = frozenset({"matmul", "mm", "einsum", "linear"})
 _SCALES = frozenset({"mul", "div", "add", "sub"})
 _MAX_FOLLOWED = 6
+
+
+def _split_into_single_rows(flow: Dataflow, row: int) -> int | None:
+    """The call that split a batch into parts of one row, where a loss asks which row of the part belongs to which."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "cross_entropy" or shape_of(flow, call.inputs[0].tensor) != (1, 1):
+        return None
+    above = [(each, flow.log.calls[each]) for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row))]
+    if not any(plain_name(made.function) in _PRODUCTS and len(made.live_inputs) > 1 for _, made in above):
+        return None
+    return next(
+        (
+            each
+            for each, made in sorted(above, key=itemgetter(0), reverse=True)
+            if plain_name(made.function) in _SPLITS
+            and shape_of(flow, made.inputs[0].tensor)[:1] > (1,)
+            and {shape_of(flow, use.tensor)[:1] for use in made.outputs} == {(1,)}
+        ),
+        None,
+    )
 
 
 def _straight_through_turned_round(flow: Dataflow, row: int) -> int | None:

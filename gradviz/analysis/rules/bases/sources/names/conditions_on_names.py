@@ -132,6 +132,8 @@ def parts_of(tree: SourceTree, within: ast.AST, looked_for: ast.expr) -> Iterato
             loops = [loop for each in ast.walk(within) for loop in getattr(each, "generators", ())]
             over = [loop.iter for loop in loops if isinstance(node, ast.Name) and _is_name(loop.target, node.id)]
             waiting += over or values_in_source(tree, node)
+        elif isinstance(node, ast.Call) and called_name(node) in ("tuple", "list", "set", "sorted"):
+            waiting += node.args
         else:
             yield node
 

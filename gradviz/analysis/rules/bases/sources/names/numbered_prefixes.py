@@ -70,8 +70,6 @@ def _prefixes(tree: SourceTree, loop: ast.AST, looked_for: ast.expr) -> Iterator
                 waiting += [node.left, node.right]
             elif isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
                 waiting.append(node.elt)
-            elif isinstance(node, ast.Call) and called_name(node) in ("tuple", "list", "set"):
-                waiting += node.args
 
 
 _MOST = 60
