@@ -390,3 +390,40 @@ with torch.no_grad():
 """
     )
     assert not alarms(script, tmp_path)
+
+
+def test_noisy_samples_that_a_data_set_makes_once(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+class Tones(torch.utils.data.Dataset):
+    def __init__(self, count):
+        self.items = [self.made() for _ in range(count)]
+    def made(self):
+        label = torch.randint(0, 3, ()).item()
+        tone = torch.zeros(torch.randint(3, 6, ()).item(), 4)
+        tone[:, label] = 1.0
+        x = torch.cat([tone, torch.zeros(2, 4)])
+        return x + 0.2 * torch.randn_like(x), label
+    def __len__(self):
+        return len(self.items)
+    def __getitem__(self, index):
+        return self.items[index]
+def together(items):
+    xs, ys = zip(*items)
+    return nn.utils.rnn.pad_sequence(xs, batch_first=True), torch.tensor(ys)
+net, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)
+optimizer = torch.optim.Adam([*net.parameters(), *head.parameters()], lr=0.01)
+loader = torch.utils.data.DataLoader(Tones(40), 20, shuffle=True, collate_fn=together)
+for epoch in range(2):
+    for x, y in loader:
+        loss = F.cross_entropy(head(net(x)[1][0]), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+with torch.no_grad():
+    x, y = together(Tones(12).items)
+    print((head(net(x)[1][0]).argmax(1) == y).float().mean().item())
+"""
+    )
+    assert CAUSE not in [each.cause for each in alarms(script, tmp_path)]

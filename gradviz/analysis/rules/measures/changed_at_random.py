@@ -173,6 +173,9 @@ def _scored(case: Case, changes: list[Change], *, by_chance: bool = False) -> _M
     scores = [each for each in modes if not each.is_training][:_MAX_CHANGES]
     if not scores or not trains or _are_repeated(flow, changes):
         return None
+    begins = min(flow.rows_of_kind("backward"), default=0)
+    if len(trains) > 1 and all(each.row < begins for each in trains):
+        return None  # Nothing was changed anew while the model trained: they are data as they were made.
     if not all(_goes_into_loss(case, each) and _is_only_changed(flow, each) for each in trains):
         return None
     if all(_has_drawn_target(flow, each) for each in trains):
