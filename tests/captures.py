@@ -76,7 +76,7 @@ def small_call_log() -> CallLog:
             ),
         ),
         tensors=(
-            LoggedTensor(TensorFacts((2, 3), "float32"), 0, 0, 0, names=("x",), from_numpy_of=1),
+            LoggedTensor(TensorFacts((2, 3), "float32"), 0, 0, 0, names=("x",), from_numpy_of=1, array_of=1),
             LoggedTensor(
                 WEIGHT, 1, None, 1, True, True, "parameter", ("model.weight",), end=LeafEnd(True, True, 2.0, ones)
             ),

@@ -297,6 +297,9 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     """The leaf whose ``.grad`` it was."""
     from_numpy_of: Index | None = None
     """The tensor from whose ``numpy()`` array it was made, where both share memory."""
+    array_of: Index | None = None
+    """The oldest tensor of the same elements of the same memory, which was still held, though each has a storage of its
+    own: both were made of one array, as by ``from_numpy()``, without a copy."""
     hidden_in: str | None = None
     """Path of a module that holds it in a plain list, dict or attribute, though no module has it as a parameter:
     ``parameters()`` leaves it out. Only for trainable tensors."""

@@ -217,3 +217,4 @@ def _of_tensor(tensor: LoggedTensor) -> Iterator[tuple[str, int | None]]:
     yield "call", tensor.alive_after
     yield "tensor", tensor.gradient_of
     yield "tensor", tensor.from_numpy_of
+    yield "tensor", tensor.array_of

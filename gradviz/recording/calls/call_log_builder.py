@@ -283,6 +283,7 @@ class CallLogBuilder:
                 names=tuple(known.names),
                 gradient_of=self._number(known.gradient_of) if known.gradient_of is not None else None,
                 from_numpy_of=self._number(known.from_numpy_of) if known.from_numpy_of is not None else None,
+                array_of=self._number(known.array_of) if known.array_of is not None else None,
                 hidden_in=known.hidden_in,
                 is_used_elsewhere=known.is_used_elsewhere,
                 is_in_script=known.is_in_script,

@@ -63,6 +63,7 @@ class KnownTensor:
     __slots__ = (
         "address",
         "alive_after",
+        "array_of",
         "before_steps",
         "class_names",
         "end",
@@ -106,6 +107,7 @@ class KnownTensor:
         self.producer: Any = None
         self.gradient_of: KnownTensor | None = None
         self.from_numpy_of: KnownTensor | None = None
+        self.array_of: KnownTensor | None = None
         self.values_of_version: int | None = -1
         self.names: dict[str, None] = {}
         self.class_names: dict[str, None] | None = {}

@@ -35,6 +35,7 @@ class TensorUses:
         self.fingerprints = fingerprints
         """Takes fingerprints, if they are wanted."""
         self.arrays = NumpyArrays()
+        self.wrapped = WrappedArrays()
         self._unclaimed: dict[int, Row] = {}
         """Calls whose results are not known yet, by the sequence number of a node that they made."""
 
@@ -88,6 +89,8 @@ class TensorUses:
             known.storage.computed = known
         if found is None:
             known.producer = row
+            if row.function in _WRAP:
+                self.wrapped.note(tensor, known)
         if known.storage is not None:
             known.storage.is_uninitialized = not row.reads_values
         return use
@@ -96,6 +99,7 @@ class TensorUses:
         """Find the origin of a tensor that no call returned: a custom function, compiled code, or NumPy."""
         if known.is_leaf:
             known.from_numpy_of = self.arrays.origin_of(tensor)
+            self.wrapped.note(tensor, known)
         elif self._unclaimed:
             # Such a call has a node written in Python, or only one node.
             node = grad_fn_of(tensor)
@@ -176,6 +180,45 @@ class NumpyArrays:
         return next(
             (origin for start, (_, end, origin) in reversed(self._arrays.items()) if start <= address < end), None
         )
+
+
+# -- Tensors that were made of one array, without a copy ---------------------------------------------------------------
+
+_WRAP = frozenset({"torch.as_tensor", "torch.asarray", "torch.frombuffer", "torch.from_dlpack"})
+
+
+class WrappedArrays:
+    """The tensors from outside of torch whose memory is in use, by the elements in it that they have.
+
+    Each ``from_numpy()`` of an array makes a storage of its own, so only the address tells that two have one memory. An
+    address is only that of the same memory as long as something, such as a graph, holds the storage that had it.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[tuple[Any, ...], KnownTensor] = {}
+
+    def note(self, tensor: torch.Tensor, known: KnownTensor) -> None:
+        """A tensor that no call has made, or that a call has made of an array."""
+        if known.storage is None or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            return
+        try:
+            address = tensor.data_ptr()
+        except RuntimeError:
+            return
+        elements = address, tensor.dtype, tensor.shape, tensor.stride()
+        owner = self._owners.get(elements)
+        if owner is not None and _is_held(owner):
+            known.array_of = owner if owner.storage is not known.storage else None
+        elif address:
+            self._owners.pop(elements, None)
+            self._owners[elements] = known
+            if len(self._owners) > _MAX_ARRAYS:
+                del self._owners[next(iter(self._owners))]
+
+
+def _is_held(known: KnownTensor) -> bool:
+    """Whether the memory of a tensor is still in use."""
+    return known.storage is not None and known.storage.weak is not None and not known.storage.weak.expired()
 
 
 # -- Figures of a tensor's values; reading them makes no graph, runs no mode and draws no random number ----------------

@@ -25,6 +25,7 @@ from tests.captures import small_call_log, small_graph
 REFERENCES = frozenset(
     {
         "alive_after",
+        "array_of",
         "call_site",
         "caller",
         "constant",

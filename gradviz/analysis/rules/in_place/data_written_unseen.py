@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import PurePath
 
 from msgspec import Struct
 
@@ -15,9 +17,11 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, oper
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.refused_calls import views_between
 from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
-from gradviz.analysis.finding import Finding, NodeAt, location_of_line
+from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.copies.arrays_written import WrittenArray, line_that_wraps, written_arrays
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_returns_own
 from gradviz.analysis.sources.source_tree import called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
@@ -25,17 +29,19 @@ from gradviz.graph.saved_tensors import SavedTensor
 
 
 class DataWrittenUnseen(Rule):
-    """Values that were saved for backward are overwritten through ``.data``, and torch does not notice.
+    """Values that were saved for backward are overwritten through ``.data`` or NumPy, and torch does not notice.
 
     What it finds
     -------------
     A write through ``x.data``, or an assignment to it, after the forward has saved ``x`` (or a view of it) and before
-    the backward computes with it.
+    the backward computes with it. Tensors that ``from_numpy()`` or ``as_tensor()`` made of one array, which was changed
+    in place between the forward that saved its values and the backward: as by an environment that returns the same
+    array at each step.
 
     Why it matters
     --------------
     torch counts in-place changes and refuses a backward that would compute with changed values. ``.data`` has another
-    counter, so torch refuses nothing, and the gradient is wrong without an error.
+    counter, and NumPy has none, so torch refuses nothing, and the gradient is wrong without an error.
 
     Example
     -------
@@ -67,6 +73,37 @@ class DataWrittenUnseen(Rule):
             if case.dataflow.log.calls[write].call_site not in told and not _is_by_gradcheck(case, write):
                 told.add(case.dataflow.log.calls[write].call_site)
                 yield self._beside(case, write, tensor, backward)
+        yield from self._through_arrays(case)
+
+    def _through_arrays(self, case: Case) -> Iterator[Finding]:
+        found: dict[Location | None, list[WrittenArray]] = defaultdict(list)
+        for each in written_arrays(case):
+            found[line_that_wraps(case, each)].append(each)
+        for location, written in found.items():
+            yield self._through_array(case, location, written)
+
+    def _through_array(self, case: Case, location: Location | None, written: list[WrittenArray]) -> Finding:
+        flow, first = case.dataflow, written[0]
+        name, saver = tensor_words(flow, first.tensor), operation(flow.log.calls[first.saver])
+        own = line_that_returns_own(case)
+        backwards = len({each.backward for each in written})
+        count = f"{backwards:,} backward calls compute" if backwards > 1 else "backward computes"
+        return self.finding(
+            f"{saver}{at_line(flow.line_of(first.saver))} saved {name} for backward, which has the memory of a NumPy "
+            f"array, and that array was changed in place before: {count} with the values of a later step, and the "
+            "gradient is wrong",
+            symptom="grad_wrong",
+            why="from_numpy() and as_tensor() do not copy, and torch does not see what is written into the array"
+            + ("" if own is None else f"; {PurePath(own.file).name}:{own.line} returns its own array"),
+            fix="make the tensor of a copy: torch.tensor(array), or torch.from_numpy(array.copy()); or return a copy "
+            "where the array is handed out",
+            location=location,
+            symptom_location=location_of_call(flow, first.backward),
+            op=first.node.name,
+            tensors=names_of(flow, case.backward_calls.reached(first.backward).above(first.saver).leaves),
+            nodes=(NodeAt(first.graph, first.node.id),),
+            evidence={"slot": first.saved.slot, "saved_by": saver, "backward_calls": backwards},
+        )
 
     def _beside(self, case: Case, write: int, tensor: int, backward: int) -> Finding:
         flow = case.dataflow

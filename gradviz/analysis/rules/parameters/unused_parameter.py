@@ -24,6 +24,7 @@ from gradviz.analysis.parameters.unused_parameters import (
     used_for_nothing,
     used_out_of_sight,
 )
+from gradviz.analysis.rules.bases.formulas.derivatives.hidden_zeros import HiddenZeros, hidden_zeros
 from gradviz.analysis.rules.bases.parameters.lost_results import line_that_gets, use_it, where_left_out
 from gradviz.analysis.rules.bases.parameters.unused_rule import UnusedRule
 from gradviz.capture.capture import ScriptError
@@ -35,9 +36,9 @@ class UnusedParameter(UnusedRule):
     What it finds
     -------------
     Parameters in an optimizer from which nothing is computed, or only results that the loss does not use; a loss that
-    is computed and not used, because its variable is assigned again; tensors that
-    are passed to `torch.autograd.grad` although the loss was not computed from them; parameters whose gradients
-    `DistributedDataParallel` waits for forever.
+    is computed and not used, because its variable is assigned again; tensors that are passed to `torch.autograd.grad`
+    although the loss was not computed from them, also where `materialize_grads=True` gives zeros for them, which go
+    into a loss; parameters whose gradients `DistributedDataParallel` waits for forever.
 
     Why it matters
     --------------
@@ -91,6 +92,9 @@ class UnusedParameter(UnusedRule):
         for number, row in refused_targets(histories):
             if number not in without_path:
                 yield self._refused_target(histories, number, row)
+        for zeros in hidden_zeros(case.dataflow):
+            if without_path.isdisjoint(zeros.tensors):
+                yield self._hidden_zeros(case, zeros)
         if _waits_in_vain(case.capture.error):
             yield from self._distributed(histories)
             return
@@ -147,6 +151,28 @@ class UnusedParameter(UnusedRule):
             symptom_location=None if lost is None else lost.computed,
             tensors=names_of(flow, term.parameters),
             evidence={"parameters": len(term.parameters)},
+        )
+
+    def _hidden_zeros(self, case: Case, zeros: HiddenZeros) -> Finding:
+        flow = case.dataflow
+        here, names = location_of_call(flow, zeros.row), " and ".join(map(case.tensor_name, zeros.tensors))
+        result = case.tensor_name(zeros.result)
+        fresh = next((use.tensor for use in flow.log.calls[zeros.row].asked if use.has_grad_fn), None)
+        maker = flow.newest_producer(zeros.result if fresh is None else fresh, zeros.row)
+        made = None if maker is None else location_of_call(flow, maker)
+        filled = "the program takes zeros for it" if zeros.is_filled else "materialize_grads=True gives zeros for it"
+        return self.finding(
+            f"{result} is not computed from {names}, and {filled}: what autograd.grad() should return is zero all "
+            f"{zeros.times:,} times, and trains nothing in the loss",
+            severity="error",
+            symptom="grad_zero",
+            why="only what was computed from this very tensor has a derivative by it: not what was computed from a "
+            "copy, or from results that were stored before, such as distances",
+            fix=f"compute {result} from {names}; without allow_unused=True, grad() raises where that is not so",
+            location=here if fresh is None else made or here,
+            symptom_location=made if fresh is None else here,
+            tensors=names_of(flow, zeros.tensors),
+            evidence={"times": zeros.times},
         )
 
     def _refused_target(self, histories: ParameterHistories, number: int, row: int) -> Finding:

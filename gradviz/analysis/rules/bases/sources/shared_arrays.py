@@ -35,6 +35,12 @@ def line_that_shares(case: Case) -> Location | None:
     return found[0] if len(found) == 1 else None
 
 
+def calls_that_wrap(tree: SourceTree) -> list[ast.Call]:
+    """Every call that makes a tensor of what may be an array, without a copy: not that of ``array.copy()``."""
+    calls = [node for node in tree.nodes if isinstance(node, ast.Call) and called_name(node) in _WRAPS and node.args]
+    return [node for node in calls if isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript))]
+
+
 def lines_that_share(tree: SourceTree) -> set[int]:
     """The numbers of these lines."""
     changed = {name for node in tree.nodes for name in _changed_by(node)}
