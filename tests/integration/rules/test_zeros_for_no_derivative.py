@@ -63,7 +63,6 @@ for step in range(6):
     loss.backward()
     optimizer.step()
 """
-CUT = FORCES.replace("def lengths", "@torch.no_grad()\ndef lengths").replace("net(stored[rows])", "net(lengths(pos))")
 USED = FORCES.replace("net(stored[rows])", "net(lengths(pos))")
 
 
@@ -75,7 +74,3 @@ def test_zeros_that_go_into_a_loss_are_told(script: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("script", [USED, SEVERAL, SOMETIMES, IN_TURN, PRINTED, STRAIGHT])
 def test_derivatives_that_are_sometimes_zero_or_only_read_are_left_alone(script: str, tmp_path: Path) -> None:
     assert CAUSE not in {each.cause for each in alarms(script, tmp_path)}
-
-
-def test_lines_that_cut_are_told_instead(tmp_path: Path) -> None:
-    assert [each.cause for each in alarms(CUT, tmp_path)] == ["no_grad_block"]
