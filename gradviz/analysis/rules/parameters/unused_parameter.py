@@ -93,7 +93,7 @@ class UnusedParameter(UnusedRule):
             if number not in without_path:
                 yield self._refused_target(histories, number, row)
         for zeros in hidden_zeros(case.dataflow):
-            if without_path.isdisjoint(zeros.tensors):
+            if without_path.isdisjoint(zeros.every):
                 yield self._hidden_zeros(case, zeros)
         if _waits_in_vain(case.capture.error):
             yield from self._distributed(histories)

@@ -30,6 +30,8 @@ class HiddenZeros(Struct, frozen=True):
     """The last of them."""
     tensors: tuple[int, ...]
     """What the derivative of the last one is by."""
+    every: frozenset[int]
+    """What those of all are by."""
     result: int
     """What it is a derivative of, before its elements were added up."""
     times: int
@@ -39,12 +41,12 @@ class HiddenZeros(Struct, frozen=True):
 
 def hidden_zeros(flow: Dataflow) -> Iterator[HiddenZeros]:
     """The lines whose derivatives are all of this kind, and all go into losses that optimizers step for."""
-    lines: dict[object, list[int]] = defaultdict(list)
+    lines: dict[tuple[str, int] | None, list[int]] = defaultdict(list)
     for row in flow.rows_of_kind("backward"):
         call = flow.log.calls[row]
         if call.asked and call.roots and call.inside is None:
-            line = flow.line_of(row)
-            lines[None if line is None else (line.file, line.line)].append(row)
+            here = flow.line_of(row)
+            lines[None if here is None else (here.file, here.line)].append(row)
     for line, rows in lines.items():
         if line is None or len(rows) < _MIN_TIMES or any(flow.log.calls[row].outputs for row in rows):
             continue  # of several tensors, some may be used by each of several results
@@ -57,8 +59,9 @@ def hidden_zeros(flow: Dataflow) -> Iterator[HiddenZeros]:
         ):
             row, (made, _) = stepped[-1], found[-1]
             is_filled = flow.log.calls[made].function != _GRAD
+            every = frozenset(use.tensor for each in rows for use in flow.log.calls[each].asked)
             asked = tuple(dict.fromkeys(use.tensor for use in flow.log.calls[row].asked))
-            yield HiddenZeros(row, asked, _before_sum(flow, row), len(rows), is_filled)
+            yield HiddenZeros(row, asked, every, _before_sum(flow, row), len(rows), is_filled)
 
 
 def _before_sum(flow: Dataflow, row: int) -> int:
