@@ -14,6 +14,13 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
+from gradviz.analysis.rules.bases.losses.targets.axes_of_levels import (
+    CrossedTargets,
+    axis_of_quantiles,
+    crossed_targets,
+    line_of_axis,
+    shape_before_copies,
+)
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -27,10 +34,17 @@ class LevelsAlongTargets(Rule):
     the predictions are along the other axis of the errors. Inside of ``torch.func.vmap()``, the sign that gets the
     level as its weight says which of the two are the predictions.
 
+    Also a loss of several quantiles for each of several targets, as the days of a forecast, in which the targets vary
+    along the axis of the levels, and are the same along another one, which has the same size: ``y[:, None] - pred`` of
+    predictions (samples, days, levels). It leaves targets alone that layers computed, as the quantiles of a teacher,
+    and predictions of several members side by side. Which of the two axes has the quantiles shows where one of them is
+    compared with all targets, as in a score, or where each has a layer of its own.
+
     Why it matters
     --------------
     The level says which quantile a prediction is for. Along the targets, all predictions get the same mixture of
-    levels, so that they become the same number. It does not raise where there are as many of both.
+    levels, so that they become the same number; and of several days, the first quantile of each is fitted to the first
+    day, the second to the second. It does not raise where there are as many of both.
 
     Example
     -------
@@ -65,13 +79,16 @@ class LevelsAlongTargets(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for row, call in calls_named(flow, _CHOICES):
-            if len(call.inputs) < _BOTH or call.call_site in told:
+        for row, call in calls_named(flow, _CHOICES | _SUMS):
+            if call.call_site in told or call.kind != "operation" or not flow.has_step_after(row):
                 continue
-            found = _pairs_of(flow, row, call) if call.kind == "operation" and flow.has_step_after(row) else None
-            if found is not None:
-                told.add(call.call_site)
-                yield self._finding(flow, row, found)
+            pairs = _pairs_of(flow, row, call)
+            crossed = _crossed_of(flow, row, call) if pairs is None else None
+            if pairs is not None:
+                yield self._finding(flow, row, pairs)
+            elif crossed is not None:
+                yield self._finding_of_crossed(case, *crossed)
+            told |= {call.call_site} if pairs is not None or crossed is not None else set()
 
     def _finding(self, flow: Dataflow, row: int, pairs: _Pairs) -> Finding:
         location, made = two_lines(flow, row, pairs.call)
@@ -83,6 +100,30 @@ class LevelsAlongTargets(Rule):
             symptom="grad_wrong",
             why="each prediction should have one level: along the targets, all of them get the same mixture of levels",
             fix=f"put the levels along the predictions: tau.view({', '.join(shape)})",
+            location=location,
+            symptom_location=made,
+        )
+
+    def _finding_of_crossed(self, case: Case, row: int, level: int, found: CrossedTargets) -> Finding:
+        flow = case.dataflow
+        is_of_levels = axis_of_quantiles(case, found) == found.same
+        edited, moved = (row, level) if is_of_levels else (found.call, found.target)
+        location, made = two_lines(flow, line_of_axis(flow, moved, edited), found.call if edited != row else row)
+        shape = ["1"] * len(found.shape)
+        shape[found.same] = "-1"
+        levels = f"put the levels along axis {found.same}: tau.view({', '.join(shape)})"
+        targets = f"put the targets along axis {found.same}: target.unsqueeze({found.levels})"
+        is_known = axis_of_quantiles(case, found) is not None
+        otherwise = (
+            "" if is_known else f", if the predictions have their quantiles along axis {found.levels}; else {levels}"
+        )
+        return self.finding(
+            f"the targets vary along axis {found.levels} of the errors {found.shape}, as the levels of the quantiles "
+            f"do, and are the same along axis {found.same}: each quantile is fitted to another target",
+            symptom="grad_wrong",
+            why="all quantiles that are predicted for one target should meet that target: here, each of them meets the "
+            "target whose number is that of its level",
+            fix=levels if is_of_levels else targets + otherwise,
             location=location,
             symptom_location=made,
         )
@@ -100,35 +141,78 @@ class _Pairs(Struct, frozen=True):
 
 _BOTH, _THREE = 2, 3
 _MAX_MAKERS = 8
-_CHOICES = frozenset({"sub", "where", "max", "maximum"})
+_CHOICES = frozenset({"sub", "where", "max", "maximum", "fmax", "amax"})
+_SUMS = frozenset({"add"})
+_PARTS = frozenset({"relu", "clamp", "clamp_min", "clamp_max"})
 _COMPARES = frozenset({"lt", "gt", "le", "ge", "less", "greater", "less_equal", "greater_equal"})
 _KEEPS = _COMPARES | {"float", "to", "type", "type_as", "double", "half", "detach", "bool", "long", "int", "neg", "mul"}
 _SIZES = frozenset({
-    "abs", "where", "smooth_l1_loss", "huber_loss", "pow", "square", "mul", "sub", "add", "clamp", "div",
+    "abs", "where", "smooth_l1_loss", "huber_loss", "pow", "square", "mul", "sub", "add", "clamp", "div", "relu",
+    "clamp_min", "clamp_max",
 })  # fmt: skip
 
 
 def _pairs_of(flow: Dataflow, row: int, call: Call) -> _Pairs | None:
     """The errors whose sign chooses between what a level gives, if the levels lie along their targets."""
-    name = plain_name(call.function)
-    if name == "sub":
-        sides = call.inputs[:_BOTH], call.inputs[1::-1]  # without out=
-        options = [(one, other) for one, other in sides if _is_sign(flow, other.tensor, row)]
-    elif name == "where" and len(call.inputs) == _THREE:
-        options = [(level, call.inputs[0]) for use in call.inputs[1:] if (level := _level_in(flow, use, row))]
-    elif len(call.live_inputs) == _BOTH:
-        options = [(level, use) for use in call.inputs if (level := _level_in(flow, use, row))]
-    else:
-        options = []
-    for level, table in options:
+    for level, table in _chosen_levels(flow, row, call) if len(call.inputs) >= _BOTH else ():
         is_target_first = _is_target_first(flow, row, call, level, table)
-        is_level = _is_level(flow, level, row)
-        pairs = _errors_above(flow, table.tensor, row, is_target_first=is_target_first) if is_level else None
+        pairs = _errors_above(flow, table.tensor, row, is_target_first=is_target_first)
         if pairs is not None and _varies(flow, level, pairs.targets, pairs) and not _varies(
             flow, level, pairs.predictions, pairs
         ):  # fmt: skip
             return pairs
     return None
+
+
+def _crossed_of(flow: Dataflow, row: int, call: Call) -> tuple[int, int, CrossedTargets] | None:
+    """The same for targets that vary along the levels while the predictions do so as well, behind the call that took a
+    level, and the level."""
+    made = flow.newest_producer(call.inputs[0].tensor, row) if len(call.live_inputs) == len(call.inputs) == 1 else None
+    if made is not None and plain_name(flow.log.calls[made].function) in ("stack", "cat"):
+        row, call = made, flow.log.calls[made]  # the larger one along the axis of a stack
+    for level, table in _chosen_levels(flow, row, call):
+        for above, each in _tables_above(flow, table.tensor, row):
+            is_difference = plain_name(each.function) == "sub"
+            found = crossed_targets(flow, above, level) if is_difference else None
+            if found is not None:
+                return row, level.tensor, found
+    return None
+
+
+def _chosen_levels(flow: Dataflow, row: int, call: Call) -> list[tuple[TensorUse, TensorUse]]:
+    """The levels between which the sign of errors chooses, each with what tells that sign."""
+    name = plain_name(call.function)
+    if name == "sub" and len(call.inputs) >= _BOTH:
+        sides = call.inputs[:_BOTH], call.inputs[1::-1]  # without out=
+        options = [(one, other) for one, other in sides if _is_sign(flow, other.tensor, row)]
+    elif name == "where" and len(call.inputs) == _THREE:
+        options = [(level, call.inputs[0]) for use in call.inputs[1:] if (level := _level_in(flow, use, row))]
+    elif name in _SUMS and len(call.live_inputs) == _BOTH:
+        return _levels_of_parts(flow, row, call)
+    elif name != "sub" and len(call.live_inputs) == _BOTH:
+        options = [(level, use) for use in call.inputs if (level := _level_in(flow, use, row))]
+    else:
+        options = []
+    return [(level, table) for level, table in options if _is_level(flow, level, row)]
+
+
+def _levels_of_parts(flow: Dataflow, row: int, call: Call) -> list[tuple[TensorUse, TensorUse]]:
+    """The same of a sum of the positive and of the negative part, ``q * relu(e) + relu(-e)``, or of the size and what
+    tilts it, ``|e| / 2 + (q - 0.5) * e``."""
+    parts = [{plain_name(each.function) for _, each in _tables_above(flow, use.tensor, row)} for use in call.inputs]
+    options = [(level, use) for use in call.inputs if (level := _level_in(flow, use, row))]
+    if all(names & _PARTS for names in parts) and any("neg" in names for names in parts):
+        return [(level, table) for level, table in options if _is_level(flow, level, row)]
+    if sum("abs" in names for names in parts) == 1 and len(options) == 1:
+        return [(level, table) for level, table in options if _is_tilt(flow, level, row)]
+    return []
+
+
+def _is_tilt(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    values = flow.values_of(use, row)
+    if use.requires_grad or values is None or values.minimum is None or values.maximum is None:
+        return False
+    return -1 < values.minimum < 0 < values.maximum < 1
 
 
 def _is_target_first(flow: Dataflow, row: int, call: Call, level: TensorUse, table: TensorUse) -> bool | None:
@@ -185,13 +269,17 @@ def _varies(flow: Dataflow, level: TensorUse, axis: int, pairs: _Pairs) -> bool:
 
 def _errors_above(flow: Dataflow, tensor: int, row: int, *, is_target_first: bool | None) -> _Pairs | None:
     """The difference of predictions and targets that a table was computed from, element by element."""
-    shape = shape_of(flow, tensor)
-    for made, call in flow.makers_above(tensor, row, 2 * _MAX_MAKERS, lambda each: _tables(flow, each, shape)):
+    for made, call in _tables_above(flow, tensor, row):
         is_difference = plain_name(call.function) == "sub"
         pairs = _pairs(flow, made, call, is_target_first=is_target_first) if is_difference else None
         if pairs is not None:
             return pairs
     return None
+
+
+def _tables_above(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, Call]]:
+    shape = shape_of(flow, tensor)
+    return flow.makers_above(tensor, row, 2 * _MAX_MAKERS, lambda each: _tables(flow, each, shape))
 
 
 def _tables(flow: Dataflow, call: Call, shape: Shape) -> tuple[TensorUse, ...]:
@@ -207,7 +295,7 @@ def _pairs(flow: Dataflow, row: int, call: Call, *, is_target_first: bool | None
         return None
     result = shape_of(flow, call.outputs[0].tensor)
     live, dead = sides
-    one, other = (_before_expansion(flow, use.tensor, row, len(result)) for use in (live, dead))
+    one, other = (shape_before_copies(flow, use.tensor, row, len(result)) for use in (live, dead))
     own = [axis for axis, (size, rest) in enumerate(zip(one, other, strict=True)) if size > 1 == rest]
     theirs = [axis for axis, (size, rest) in enumerate(zip(one, other, strict=True)) if size == 1 < rest]
     return _Pairs(row, result, own[0], theirs[0]) if len(own) == len(theirs) == 1 else None
@@ -222,12 +310,3 @@ def _sides(flow: Dataflow, row: int, call: Call, *, is_target_first: bool | None
         return None
     first, second = call.inputs
     return (second, first) if is_target_first else (first, second)
-
-
-def _before_expansion(flow: Dataflow, tensor: int, row: int, rank: int) -> Shape:
-    """The shape of a tensor before it was expanded, with as many axes as the result."""
-    shape = shape_of(flow, tensor)
-    made = flow.newest_producer(tensor, row)
-    if made is not None and plain_name(flow.log.calls[made].function) in ("expand", "expand_as", "repeat"):
-        shape = shape_of(flow, flow.log.calls[made].inputs[0].tensor)
-    return (1,) * (rank - len(shape)) + shape
