@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,129 @@ for step in range(4):
 def test_parts_of_one_row_are_told_where_the_batch_is_split(tmp_path: Path) -> None:
     assert_first_alarm(PARTS.replace("ROWS", "1"), "zero_gradient_op", tmp_path)
     assert not alarms(PARTS.replace("ROWS", "4"), tmp_path)
+
+
+WHITENED = (
+    HEAD
+    + """
+policy = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 5))
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+def whiten(x, mask, dim=-1):
+    mean = (x * mask).sum(dim, keepdim=True) / mask.sum(dim, keepdim=True)
+    var = ((x - mean).square() * mask).sum(dim, keepdim=True) / mask.sum(dim, keepdim=True)
+    return (x - mean) / (var + 1e-6).sqrt() * mask
+for step in range(5):
+    x, mask = torch.randn(8, 6, 10, 4), (torch.rand(8, 6, 10) < 0.8).float()
+    scores = torch.distributions.Categorical(logits=policy(x))
+    reward = torch.rand(8, 6)
+    gain = whiten(reward[..., None].expand_as(mask), maskAXIS)  # HERE
+    loss = -(scores.log_prob(scores.sample()) * gain * mask).sum() / mask.sum()
+"""
+    + TRAIN
+)
+
+
+def test_values_that_are_the_same_along_the_axis_of_their_mean_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(WHITENED.replace("maskAXIS", "mask"), "normalized_alone", tmp_path)
+    assert not alarms(WHITENED.replace("maskAXIS", "mask, dim=1"), tmp_path)
+
+
+GROWING = (
+    HEAD
+    + """
+class Service:
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    def on_change(self, count):
+        grow(self.net, count)  # HERE
+    def learn(self, x, y):
+        loss = F.mse_loss(self.net(x), y)
+        self.net.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+service = Service(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
+for day in range(6):
+    if day == 3:
+        service.on_change(3)
+    service.learn(torch.randn(16, 4), torch.randn(16, service.net[2].out_features))
+"""
+)
+GROW = """
+import torch
+def grow(net, count):
+    new = torch.nn.Linear(net[2].in_features, count)
+    net[2] = new
+"""
+
+
+def test_a_layer_that_is_replaced_is_told_where_the_owner_of_the_optimizer_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "growing_layers.py").write_text(GROW)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "growing_layers", raising=False)
+    assert_first_alarm("from growing_layers import grow" + GROWING, "stale_optimizer_params", tmp_path)
+
+
+POOLED = (
+    HEAD
+    + """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.norm = nn.Linear(8, 8), nn.LayerNorm(8, elementwise_affine=False)
+    def forward(self, x):
+        return self.norm(x + torch.tanh(self.inner(x)))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.head = Block(), nn.Linear(6, 3)
+    def forward(self, x):
+        return self.head(self.block(x).mean(AXES))  # HERE
+net = Net()
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    x, y = torch.randn(16, 6, 6, 8), torch.randint(0, 3, (16,))
+    loss = F.cross_entropy(net(x), y)
+"""
+    + TRAIN
+)
+
+
+def test_a_mean_in_another_function_than_the_normalization_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(POOLED.replace("AXES", "(2, 3)"), "cancels_to_zero", tmp_path)
+    healthy = POOLED.replace("AXES", "(1, 2)").replace("nn.Linear(6, 3)", "nn.Linear(8, 3)")
+    assert not alarms(healthy, tmp_path)
+
+
+REACH = (
+    HEAD
+    + """
+class Reach:
+    def reset(self):
+        self.place, self.goal = torch.randn(16, 2), torch.randn(16, 2)
+        return torch.cat([self.place, self.goal], 1)
+    def step(self, move):
+        self.place = self.place + 0.3 * move
+        return torch.cat([self.place, self.goal], 1), -(self.place - self.goal).norm(dim=1)
+actor = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2), nn.Tanh())
+critic = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1))
+optimizer = torch.optim.Adam(critic.parameters(), lr=1e-3)
+table, world, filled = torch.zeros(400, 7), Reach(), 0
+seen = world.reset()
+for step in range(12):
+    with torch.no_grad():
+        move = (actor(seen) + 0.1 * torch.randn(16, 2)).clamp(-1, 1)
+    new, reward = world.step(move)
+    table[filled : filled + 16] = torch.cat([seen, move, reward[:, None]], 1)
+    seen, filled = new, filled + 16
+    rows = table[torch.randint(0, filled, (32,))]
+    loss = (critic(rows[:, :6])[:, 0] - rows[:, 6]).square().mean()
+"""
+    + TRAIN
+)
+
+
+def test_goals_that_an_environment_draws_once_are_no_noise(tmp_path: Path) -> None:
+    assert "noise_drawn_once" not in [each.cause for each in alarms(REACH, tmp_path)]

@@ -90,6 +90,58 @@ def _is_trained_with(flow: Dataflow, centred: Centred) -> bool:
     return any(flow.log.calls[each].kind == "backward" for each in below) and flow.has_step_after(centred.difference)
 
 
+# -- values that are all the same --------------------------------------------------------------------------------------
+
+
+class CentredEqual(Struct, frozen=True):
+    """A call that subtracts from values their mean along an axis on which all are the same, but for rounding."""
+
+    difference: int
+    axis: int
+    given: int | None
+    """The line that gave the values to the function which does so; None if it made them itself."""
+
+
+def centred_equal(flow: Dataflow) -> Iterator[CentredEqual]:
+    """The last one of each line whose results are always only rounding, in code that trains with it."""
+    lines: dict[tuple[Location | None, str | None], list[CentredEqual | None]] = defaultdict(list)
+    for row, call in calls_named(flow, ("sub",)):
+        if len(call.inputs) == _BOTH and call.outputs and not call.live_inputs:
+            lines[location_of_call(flow, row), _path(flow, call)].append(_centred_equal(flow, row, call))
+    for tried in lines.values():
+        last = tried[-1]
+        if last is not None and None not in tried and len(tried) > _MIN_TIMES and _is_part_of_loss(flow, last):
+            yield last
+
+
+_ROUNDING = 1e-5
+_MAX_MAKERS = 6
+_ADD_UP = frozenset({"mean", "sum", "nanmean", "var_mean", "std_mean"})
+
+
+def _centred_equal(flow: Dataflow, row: int, call: Call) -> CentredEqual | None:
+    value, mean = (use.tensor for use in call.inputs)
+    shape, other = shape_of(flow, value), shape_of(flow, mean)
+    short = [axis for axis, (size, one) in enumerate(zip(shape, other, strict=False)) if size > one == 1]
+    given, made = flow.values_of(call.inputs[0], row), call.outputs[0].values
+    if len(shape) != len(other) or len(short) != 1 or given is None or made is None:
+        return None
+    ends = given.minimum, given.maximum, made.minimum, made.maximum
+    if None in ends or given.minimum == given.maximum or len(shape) == 1:
+        return None  # of a single row, all may be the same by chance
+    largest, left = (max(abs(each.minimum or 0.0), abs(each.maximum or 0.0)) for each in (given, made))
+    sums = (made_by for _, made_by in flow.makers(mean, row, _MAX_MAKERS) if plain_name(made_by.function) in _ADD_UP)
+    if left > _ROUNDING * largest or not any(sums):
+        return None
+    return CentredEqual(row, short[0], flow.newest_producer(value, row))
+
+
+def _is_part_of_loss(flow: Dataflow, centred: CentredEqual) -> bool:
+    made = flow.log.calls[centred.difference].outputs[0].tensor
+    below = flow.descendants(made, centred.difference)
+    return any(flow.log.calls[each].kind == "backward" for each in below) and flow.has_step_after(centred.difference)
+
+
 # -- layer and group normalization -------------------------------------------------------------------------------------
 
 

@@ -104,7 +104,7 @@ class CancelsToZero(Rule):
         is_shared = _runs_on_other_lines(flow, normalizing)
         made = flow.line_of(normalizing) if is_shared else line_of_layer(flow, normalizing)
         location, added = location_of_line(made), location_of_call(flow, rows[-1])
-        if not is_layer and _are_in_two_functions(flow, rows[-1], normalizing):
+        if _are_in_two_functions(flow, rows[-1], normalizing):
             location, added = added, location  # the normalization may be right where others use it
         by = plain_name(maker.function) if is_layer else "the subtraction of their mean"
         biases = [use.tensor for use in maker.inputs if use.is_live_leaf and use.place in _BIAS] if is_layer else []

@@ -12,7 +12,13 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.boxes_beyond import leaves_without_overlap
-from gradviz.analysis.rules.bases.centred_alone import Centred, centred_alone, layers_of_one
+from gradviz.analysis.rules.bases.centred_alone import (
+    Centred,
+    CentredEqual,
+    centred_alone,
+    centred_equal,
+    layers_of_one,
+)
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 
@@ -24,8 +30,9 @@ class NormalizedAlone(Rule):
     -------------
     ``normalize()`` along an axis of length 1, of something that is trained: its axis is 1 where none is named, which is
     the channel of ``(batch, 1, features)``. Values minus their mean along axes of length 1, such as rewards of shape
-    ``(samples, 1)`` that are whitened along the last axis, and channels that were pooled to one number. `LayerNorm` of
-    one feature, and `GroupNorm` with a group for every value.
+    ``(samples, 1)`` that are whitened along the last axis, and channels that were pooled to one number. Values of
+    data minus their mean along an axis on which they are always the same, such as a reward that each token repeats.
+    `LayerNorm` of one feature, and `GroupNorm` with a group for every value.
 
     Why it matters
     --------------
@@ -83,6 +90,30 @@ class NormalizedAlone(Rule):
             if found.location not in lines:
                 lines.add(found.location)
                 yield found
+
+        for equal in centred_equal(flow):
+            found = self._of_equal(case, equal)
+            if found.location not in lines:
+                lines.add(found.location)
+                yield found
+
+    def _of_equal(self, case: Case, equal: CentredEqual) -> Finding:
+        flow = case.dataflow
+        shape = shape_of(flow, flow.log.calls[equal.difference].inputs[0].tensor)
+        mean = location_of_call(flow, equal.difference)
+        maker = equal.given
+        given = None if maker is None else location_of_line(line_that_gave(flow, equal.difference, maker))
+        location, other = (mean, None) if given is None else (given, mean)
+        return self.finding(
+            f"the mean runs along axis {equal.axis} of {shape}, on which all values are the same at every call: each "
+            "value minus that mean is 0, but for rounding, and so is what is multiplied by it",
+            symptom="grad_zero",
+            why="values that are the same are their own mean",
+            fix="take the mean along the axis of the values that differ",
+            location=location,
+            symptom_location=other,
+            evidence={"shape": str(shape)},
+        )
 
     def _of_normalize(self, case: Case, row: int, axis: int) -> Finding:
         flow = case.dataflow

@@ -169,7 +169,24 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
                 sliced |= {out.tensor} if is_slice or given in sliced else set()
                 waiting.append((out.tensor, row))
     is_often = len({flow.step_before(row) for row in found}) >= _MIN_STEPS
-    return sorted(found) if is_often else []
+    return sorted(found) if is_often and any(_is_learned_from(flow, row) for row in found) else []
+
+
+def _is_learned_from(flow: Dataflow, row: int) -> bool:
+    """Whether a layer takes what comes of a call, and no table keeps it, of which each batch draws other rows."""
+    waiting, seen = [row], {row}
+    while waiting and len(seen) < _MAX_LOOKS:
+        each = waiting.pop()
+        call = flow.log.calls[each]
+        if call.live_inputs:
+            return True
+        own = {use.tensor for use in call.changed}
+        for use in call.outputs:
+            if use.tensor not in own:
+                new = [user for user in flow.users(use.tensor, each) if user not in seen]
+                seen.update(new)
+                waiting += new
+    return bool(waiting)
 
 
 def _is_predicted(flow: Dataflow, draw: int, row: int) -> bool:

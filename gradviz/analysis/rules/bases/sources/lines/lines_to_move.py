@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
-from gradviz.analysis.dataflow.call_words import callers, line_in_function_of
+from gradviz.analysis.dataflow.call_words import callers, line_in_class_of, line_in_function_of
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
@@ -47,7 +47,11 @@ def line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite
     own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
     is_edited = own is None or apart is None or own.file == apart.file
     is_moved = _wraps(histories, row) or (_is_early(histories, row, made) and _changes_shape(histories, row))
-    return own if is_edited and not is_moved else apart
+    if is_edited and not is_moved:
+        return own
+    # While it trains, the object that has the optimizer asks for another part.
+    is_early = is_moved or _is_early(histories, row, made)
+    return apart if is_early else line_in_class_of(histories.flow, row, made) or apart
 
 
 def _is_early(histories: ParameterHistories, row: int, made: int) -> bool:
