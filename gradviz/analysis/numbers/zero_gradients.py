@@ -21,6 +21,7 @@ from gradviz.analysis.numbers.gradient_origins import (
     state_of,
 )
 from gradviz.analysis.numbers.joined_parts import is_join, site_of_mask
+from gradviz.analysis.numbers.overwritten_elements import Overwritten, overwritten
 from gradviz.analysis.numbers.underflow import (
     dtype_rounded_to_zero,
     is_converted_to_zero,
@@ -69,10 +70,10 @@ class ZeroGradient:
     """The line to change, as an index in the log's call sites; None for the line of the operation."""
     other_site: int | None = None
     """Where two factors started at zero: the line that filled the first of them; `blamed_site` filled the second."""
-    by: Literal["operation", "value", "cancelling", "part"] = "operation"
+    by: Literal["operation", "value", "cancelling", "part", "overwritten"] = "operation"
     """``value``: the line's result is to blame, not its inputs; ``cancelling``: the operation sends gradients on
     several paths, and their sum is zero where the paths meet again; ``part``: it puts tensors together, and what comes
-    back is zero for this one."""
+    back is zero for this one; ``overwritten``: a later assignment replaces what it wrote."""
     was_alive: bool = False
     """Whether the leaves got gradients at first."""
     optimizer: int | None = None
@@ -208,6 +209,10 @@ class ZeroGradients:
             return self._by_underflow(plain, node, row)
         if row is None:
             return None if is_aside or not is_flat(node) else plain
+        written = self._written_over(number, row)
+        if written is not None:
+            site = flow.log.calls[written.later].call_site
+            return replace(plain, cause="masked_out", call=written.row, blamed_site=site, by="overwritten")
         if is_aside or is_product(node, flow.log.calls[row]):
             found = None if self._is_first_state(leaf, row) else self._by_zero_operand(plain, row)
             return self._by_underflow(plain, node, row) if found is None and self._is_too_small(node, row) else found
@@ -218,6 +223,14 @@ class ZeroGradients:
         if is_join(flow.log.calls[row]):
             return replace(plain, cause="masked_out", call=row, blamed_site=site_of_mask(flow, row), by="part")
         return self._by_slope(plain, node, row)
+
+    def _written_over(self, number: int, row: int) -> Overwritten | None:
+        """The assignment to elements, at `row` or before it, whose values another one replaces."""
+        flow, backward = self._flow, self._backward_calls.row_of(number)
+        call = flow.log.calls[row]
+        if plain_name(call.function) != "setitem" or backward is None:
+            return None
+        return overwritten(flow, call.inputs[0].tensor, flow.step_before(row), backward, row)
 
     def _is_loss_of_small_numbers(self, node: Node, row: int) -> bool:
         """Whether a function that has a slope wherever its inputs are not zero sends zeros in float16: a loss, which

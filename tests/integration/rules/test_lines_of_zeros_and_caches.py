@@ -256,3 +256,33 @@ for step in range(12):
 
 def test_goals_that_an_environment_draws_once_are_no_noise(tmp_path: Path) -> None:
     assert "noise_drawn_once" not in [each.cause for each in alarms(REACH, tmp_path)]
+
+
+SPECTRAL = (
+    HEAD
+    + """
+low, high, head = nn.Linear(8, 4), nn.Linear(8, 4), nn.Linear(16, 3)
+optimizer = torch.optim.Adam([*low.parameters(), *high.parameters(), *head.parameters()], lr=0.01)
+for step in range(4):
+    x, y = torch.randn(16, 8), torch.randint(0, 3, (16,))
+    out = torch.zeros(16, 4, 4)
+    out[:, :ROWS] = low(x)[:, None]
+    out[:, -ROWS:] = high(x)[:, None]  # HERE
+    loss = F.cross_entropy(head(out.flatten(1)), y)
+"""
+    + TRAIN
+)
+
+
+def test_elements_that_are_assigned_twice_are_told_at_the_second_assignment(tmp_path: Path) -> None:
+    script = SPECTRAL.replace("ROWS", "4")
+    assert_first_alarm(script, "masked_out", tmp_path)
+    assert "overwrites all" in alarms(script, tmp_path)[0].message
+    assert not alarms(SPECTRAL.replace("ROWS", "2"), tmp_path)
+
+
+def test_elements_that_nothing_reads_are_not_said_to_be_overwritten(tmp_path: Path) -> None:
+    script = SPECTRAL.replace("ROWS", "2").replace("out.flatten(1)", "out[:, 2:].flatten(1)").replace("16, 3", "8, 3")
+    (found, *_) = alarms(script, tmp_path)
+    assert found.tensors == ("low.weight", "low.bias")
+    assert "overwrites" not in found.message

@@ -46,6 +46,8 @@ class MaskedOut(ZeroGradientRule):
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "part":
             return f"what follows {operation}() leaves out the part that it puts in there"
+        if zero.by == "overwritten":
+            return "another assignment overwrites all that is assigned with them"
         if zero.operand is not None:
             return f"all inputs of {operation}() are zero ({operand_words(zero)})"
         return f"{operation}() removes all of it, as its other operand is 0 or its mask selects nothing"
@@ -53,6 +55,8 @@ class MaskedOut(ZeroGradientRule):
     def why(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "part":
             return "a mask, an index or a factor of zero hides it, so it has no influence on the loss"
+        if zero.by == "overwritten":
+            return "elements that are assigned once more keep nothing of what they had"
         if zero.other_site is not None:
             return (
                 "both factors start at zero, and the gradient of each is multiplied by the other: neither ever changes"
@@ -62,6 +66,8 @@ class MaskedOut(ZeroGradientRule):
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "part":
             return "look at the mask that goes with the result: it has to be true, or 1, for this part"
+        if zero.by == "overwritten":
+            return "look at the two indices: here they are the same elements, as [:n] and [-n:] are of n rows"
         if zero.other_site is not None:
             return "let only one of the two start at zero: that one changes with the first step, and then the other"
         if zero.by == "value":
