@@ -105,6 +105,7 @@ def whole_capture() -> Capture:
         traffic=(PeerTraffic("sent", 1, 2, 32, (4,), "float32", 2, "/project/train.py", 7),),
         optimizers=(OptimizerState("Adam", 8, 16),),
         may_make_fewer_calls=True,
+        imported=("/project/settings.py",),
         missing={"hooks": "hooks of tensors are not seen"},
         replicas=ReplicaLog(
             ("net.weight",), (ReplicaMoment("step", 1, packed([(7, 2.5)]), "/project/train.py", 7),), ("net.weight",)

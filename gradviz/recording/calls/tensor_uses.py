@@ -184,6 +184,7 @@ class NumpyArrays:
 
 # -- Tensors that were made of one array, without a copy ---------------------------------------------------------------
 
+_MAX_OWNERS = 32
 _WRAP = frozenset({"torch.as_tensor", "torch.asarray", "torch.frombuffer", "torch.from_dlpack"})
 
 
@@ -199,12 +200,11 @@ class WrappedArrays:
 
     def note(self, tensor: torch.Tensor, known: KnownTensor) -> None:
         """A tensor that no call has made, or that a call has made of an array."""
-        if known.storage is None or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        # A tensor of another class, as the compiler's, may have no memory.
+        is_plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided
+        if known.storage is None or not is_plain:
             return
-        try:
-            address = tensor.data_ptr()
-        except RuntimeError:
-            return
+        address = tensor.data_ptr()
         elements = address, tensor.dtype, tensor.shape, tensor.stride()
         owner = self._owners.get(elements)
         if owner is not None and _is_held(owner):
@@ -212,7 +212,9 @@ class WrappedArrays:
         elif address:
             self._owners.pop(elements, None)
             self._owners[elements] = known
-            if len(self._owners) > _MAX_ARRAYS:
+            if len(self._owners) > _MAX_OWNERS:
+                self._owners = {place: each for place, each in self._owners.items() if _is_held(each)}
+            if len(self._owners) > _MAX_OWNERS:
                 del self._owners[next(iter(self._owners))]
 
 

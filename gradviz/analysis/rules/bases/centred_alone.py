@@ -94,7 +94,7 @@ def _is_trained_with(flow: Dataflow, centred: Centred) -> bool:
 
 
 class CentredEqual(Struct, frozen=True):
-    """A call that subtracts from values their mean along an axis on which all are the same, but for rounding."""
+    """A call that subtracts from values their mean along an axis along which they are repeated."""
 
     difference: int
     axis: int
@@ -116,6 +116,7 @@ def centred_equal(flow: Dataflow) -> Iterator[CentredEqual]:
 
 _ROUNDING = 1e-5
 _MAX_MAKERS = 6
+_REPEATS = frozenset({"expand", "expand_as", "repeat", "repeat_interleave", "broadcast_to", "tile"})
 _ADD_UP = frozenset({"mean", "sum", "nanmean", "var_mean", "std_mean"})
 
 
@@ -131,7 +132,9 @@ def _centred_equal(flow: Dataflow, row: int, call: Call) -> CentredEqual | None:
         return None  # of a single row, all may be the same by chance
     largest, left = (max(abs(each.minimum or 0.0), abs(each.maximum or 0.0)) for each in (given, made))
     sums = (made_by for _, made_by in flow.makers(mean, row, _MAX_MAKERS) if plain_name(made_by.function) in _ADD_UP)
-    if left > _ROUNDING * largest or not any(sums):
+    above = (plain_name(maker.function) for _, maker in flow.makers(value, row, _MAX_MAKERS))
+    # Samples that come out the same have another cause, such as one seed for all.
+    if left > _ROUNDING * largest or not any(sums) or _REPEATS.isdisjoint(above):
         return None
     return CentredEqual(row, short[0], flow.newest_producer(value, row))
 
