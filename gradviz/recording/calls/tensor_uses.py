@@ -204,7 +204,10 @@ class WrappedArrays:
         is_plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided
         if known.storage is None or not is_plain:
             return
-        address = tensor.data_ptr()
+        try:
+            address = tensor.data_ptr()
+        except RuntimeError:
+            return  # of a transformation such as vmap(), which has no memory of its own
         elements = address, tensor.dtype, tensor.shape, tensor.stride()
         owner = self._owners.get(elements)
         if owner is not None and _is_held(owner):
