@@ -68,7 +68,7 @@ class Case:
     @cached_property
     def own_files(self) -> dict[str, Mapping[int, str]]:
         """The source of the program's own files in which torch was called, without libraries."""
-        own = {site.file for site in self.dataflow.log.call_sites if not site.is_library}
+        own = self.dataflow.log.own_files
         return {file: lines for file, lines in self.capture.sources.items() if file in own}
 
     @cached_property

@@ -467,6 +467,11 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     loaders: tuple[MadeLoader, ...] = ()
     """The same."""
 
+    @property
+    def own_files(self) -> set[str]:
+        """The files of the program in which torch was called, without libraries."""
+        return {site.file for site in self.call_sites if not site.is_library}
+
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"
 

@@ -53,16 +53,13 @@ def _intervals(call: Call, shape: tuple[int, ...]) -> list[tuple[int, int]] | No
 
     An index of one number or slice is noted as ``1``, several as ``1[0]``, ``1[1]``.
     """
-    found = [(0, size) for size in shape]
+    told = {place if place.startswith("1[") else f"1[0]{place[1:]}": value for place, value in call.scalars.items()}
+    found = list[tuple[int, int]]()
     for axis, size in enumerate(shape):
-        for name in (f"1[{axis}]", "1") if not axis else (f"1[{axis}]",):
-            at, step = call.scalars.get(name), call.scalars.get(f"{name}.step", 1)
-            begin, end = (call.scalars.get(f"{name}.{part}") for part in ("start", "stop"))
-            if step != 1:
-                return None
-            if type(at) is int:
-                found[axis] = (at % size, at % size + 1)
-            elif isinstance(begin, int) or isinstance(end, int):
-                bounds = slice(begin, end).indices(size)
-                found[axis] = bounds[0], bounds[1]
+        at = told.get(f"1[{axis}]")
+        begin, end, step = (told.get(f"1[{axis}].{part}") for part in ("start", "stop", "step"))
+        if step not in (None, 1):
+            return None
+        bounds = (at % size, at % size + 1) if type(at) is int else slice(begin, end).indices(size)
+        found.append(bounds[:2])
     return found

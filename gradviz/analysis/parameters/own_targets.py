@@ -10,6 +10,7 @@ of a sample, is computed by a model that labels train: inverse propensities are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 from msgspec import Struct
 
@@ -71,6 +72,7 @@ def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) ->
     """Those of the last backward call of each line."""
     for backward in histories.last_trained_backward_of_each_line:
         rows = backward_calls.reached(backward).rows
+        states = _StatesOfSimulations(histories.flow, backward, rows)
         for row in rows:
             call = histories.log.calls[row]
             operands = [use for use in call.inputs if use.has_grad_fn]
@@ -78,7 +80,7 @@ def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) ->
                 continue
             name = plain_name(call.function)
             if name in DIFFERENCES:
-                yield from _bootstrapped(histories, backward, row, operands, rows)
+                yield from _bootstrapped(histories, backward, row, operands, states)
             elif name == "mul" or _is_product_of_vectors(histories.flow, name, operands):
                 yield from _weight(histories, backward, row, operands)
                 yield from _advantage(histories, backward, row, operands)
@@ -97,9 +99,8 @@ _SUMS_PRODUCTS = frozenset({"dot", "vdot", "inner", "matmul", "einsum"})
 
 
 def _bootstrapped(
-    histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse], rows: Iterable[int]
+    histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse], states: _StatesOfSimulations
 ) -> Iterator[OwnTarget]:
-    calls = histories.log.calls
     sides = [_side(histories.flow, use.tensor, row) for use in operands]
     for side, other in (sides, sides[::-1]):
         is_target = side.has_data and side.is_discounted and side.adds_later
@@ -107,14 +108,28 @@ def _bootstrapped(
         if not is_target or not side.sources or not other.sources:
             continue
         shared = _trained_behind(histories, side) & _trained_behind(histories, other)
-        same_line = (each for each in rows if calls[each].call_site == calls[row].call_site)
-        if shared and not any(_goes_into_network(histories.flow, each, backward, shared) for each in same_line):
+        if shared and not states.have(row, shared):
             yield OwnTarget("bootstrapped", row, _begin(side, other), backward, tuple(sorted(shared)), side.sources[0])
 
 
+class _StatesOfSimulations:
+    """Differences that a network takes as the state of a simulation, before one backward call."""
+
+    def __init__(self, flow: Dataflow, backward: int, rows: Iterable[int]) -> None:
+        self._flow, self._backward, self._rows = flow, backward, rows
+        self._is_state = cache(self._is_state_at)
+
+    def have(self, row: int, parameters: frozenset[int]) -> bool:
+        """Whether a difference is one, or another one of its line, as in the last round of the simulation."""
+        return self._is_state(self._flow.log.calls[row].call_site, parameters)
+
+    def _is_state_at(self, site: int | None, parameters: frozenset[int]) -> bool:
+        same_line = (row for row in self._rows if self._flow.log.calls[row].call_site == site)
+        return any(_goes_into_network(self._flow, row, self._backward, parameters) for row in same_line)
+
+
 def _goes_into_network(flow: Dataflow, difference: int, backward: int, parameters: frozenset[int]) -> bool:
-    """Whether the same network takes what comes of a difference, as the state of a simulation: it is no error, and
-    neither is what the same line subtracts in the last round."""
+    """Whether the same network takes what comes of a difference, as the state of a simulation: it is no error."""
     below = (
         row
         for use in flow.log.calls[difference].outputs

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from operator import attrgetter
 
@@ -23,9 +23,7 @@ _MOST_LINES = 10_000
 class _File(Struct, frozen=True):
     name: str
     offset: int
-    """What is added to its line numbers."""
-    begins: int
-    """Its first line in the whole."""
+    """What is added to its line numbers: the lines of the files before it."""
 
 
 class ProgramSource(Struct, frozen=True):
@@ -36,7 +34,7 @@ class ProgramSource(Struct, frozen=True):
 
     def location(self, line: int) -> Location:
         """File and line of a line of the tree."""
-        file = self.files[bisect_right(self.files, line, key=attrgetter("begins")) - 1]
+        file = self.files[bisect_left(self.files, line, key=attrgetter("offset")) - 1]
         return Location(file.name, line - file.offset)
 
 
@@ -45,12 +43,12 @@ def program_source(sources: Mapping[str, Mapping[int, str]]) -> ProgramSource:
     cannot be read, and what is beyond 10,000 lines."""
     if len(sources) == 1:
         ((name, text),) = sources.items()
-        return ProgramSource(tree_of(text), (_File(name, 0, 1),))
+        return ProgramSource(tree_of(text), (_File(name, 0),))
     lines = dict[int, str]()
-    files, end = [_File("", 0, 1)], 0
+    files, end = list[_File](), 0
     for name, text in sources.items():
         if 1 in text and end + max(text) <= _MOST_LINES and tree_of(text).module.body:
-            files.append(_File(name, end, end + 1))
+            files.append(_File(name, end))
             lines.update((number + end, line) for number, line in text.items())
             end += max(text)
     return ProgramSource(tree_of(lines or {1: ""}), tuple(files))

@@ -73,6 +73,10 @@ class SourceTree:
             yield parent
             parent = self._parents.get(parent)
 
+    def statement_around(self, node: ast.AST) -> ast.stmt | None:
+        """The innermost statement that a node is a part of."""
+        return next((each for each in self.around(node) if isinstance(each, ast.stmt)), None)
+
     def scope(self, node: ast.AST) -> ast.AST:
         """The innermost function around a node; else the module."""
         return next((each for each in self.around(node) if isinstance(each, _SCOPES)), self.module)
@@ -246,6 +250,15 @@ def given_to(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -
     """What a call gives to a function by place and by keyword, each with the name of the parameter."""
     yield from zip(parameters_of(function), call.args, strict=False)
     yield from ((each.arg or "", each.value) for each in call.keywords)
+
+
+def defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[tuple[str, ast.expr]]:
+    """The default of each parameter of a function that has one, with the name."""
+    given = function.args
+    places = [*given.posonlyargs, *given.args]
+    yield from zip((each.arg for each in places[len(places) - len(given.defaults) :]), given.defaults, strict=True)
+    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    yield from ((each.arg, value) for each, value in named if value is not None)
 
 
 def all_parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:

@@ -149,6 +149,17 @@ class TensorUses:
 _MAX_ARRAYS = 1_000
 
 
+def _address_of(tensor: torch.Tensor) -> int | None:
+    """Where the elements of a tensor begin in the memory of the CPU; None where they are elsewhere, or where it has no
+    memory of its own, as inside of ``vmap()``."""
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        return None
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:
+        return None
+
+
 class NumpyArrays:
     """The newest arrays that are still alive, by the memory that they use."""
 
@@ -168,11 +179,8 @@ class NumpyArrays:
 
     def origin_of(self, tensor: torch.Tensor) -> KnownTensor | None:
         """The tensor whose array contains the memory of this one."""
-        if not self._arrays or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
-            return None
-        try:
-            address = tensor.data_ptr()
-        except RuntimeError:
+        address = _address_of(tensor) if self._arrays else None
+        if address is None:
             return None
         gone = [start for start, (array, _, _) in self._arrays.items() if array() is None]
         for start in gone:
@@ -201,13 +209,9 @@ class WrappedArrays:
     def note(self, tensor: torch.Tensor, known: KnownTensor) -> None:
         """A tensor that no call has made, or that a call has made of an array."""
         # A tensor of another class, as the compiler's, may have no memory.
-        is_plain = type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided
-        if known.storage is None or not is_plain:
+        address = _address_of(tensor) if type(tensor) is torch.Tensor and known.storage is not None else None
+        if address is None:
             return
-        try:
-            address = tensor.data_ptr()
-        except RuntimeError:
-            return  # of a transformation such as vmap(), which has no memory of its own
         elements = address, tensor.dtype, tensor.shape, tensor.stride()
         owner = self._owners.get(elements)
         if owner is not None and _is_held(owner):

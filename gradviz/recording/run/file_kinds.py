@@ -11,6 +11,7 @@ from pathlib import Path
 from types import CodeType
 
 GRADVIZ_FOLDER = str(Path(__file__).resolve().parent.parent) + "/"
+_WHOLE_PACKAGE = str(Path(__file__).resolve().parents[2]) + "/"
 STAND_IN = "<gradviz stands in>"
 """Name of code that imitates a frame of the program, with its file and line: see `function_stand_in`."""
 
@@ -68,10 +69,7 @@ def imported_beside(files: Iterable[str]) -> list[str]:
     folders = tuple({str(Path(file).parent) + "/" for file in files})
     found = (getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values()))
     own = {file for file in found if isinstance(file, str) and file.startswith(folders) and file.endswith(".py")}
-    return sorted(file for file in own if not is_library_file(file) and not file.startswith(_OWN_PACKAGE))
-
-
-_OWN_PACKAGE = str(Path(__file__).resolve().parents[2]) + "/"
+    return sorted(file for file in own if not is_library_file(file) and not file.startswith(_WHOLE_PACKAGE))
 
 
 _MODULE_FILE = str(Path("torch", "nn", "modules", "module.py"))

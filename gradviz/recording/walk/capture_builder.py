@@ -382,7 +382,7 @@ def kept_lines(
             wanted[function.file].update(range(function.first_line, function.last_line + 1))
     if calls is not None:
         _want_sites(wanted, calls)
-        for file in {site.file for site in calls.call_sites if not site.is_library}:
+        for file in calls.own_files:
             wanted[file].update(_whole_file(file))
         for definition in calls.definitions:
             wanted[definition.file].update(range(definition.first_line, definition.last_line + 1))
@@ -404,8 +404,7 @@ def kept_lines(
 
 def _imported(calls: CallLog, kept: Container[str]) -> dict[str, dict[int, str]]:
     """The lines of the program's modules of which none is kept: what they define is used elsewhere, as settings are."""
-    own = {site.file for site in calls.call_sites if not site.is_library}
-    files = [file for file in imported_beside(own) if file not in kept]
+    files = [file for file in imported_beside(calls.own_files) if file not in kept]
     found = {file: _lines_of(file, set(_whole_file(file))) for file in files[:MOST_IMPORTED]}
     return {file: lines for file, lines in found.items() if lines}
 

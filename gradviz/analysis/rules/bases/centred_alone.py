@@ -98,8 +98,8 @@ class CentredEqual(Struct, frozen=True):
 
     difference: int
     axis: int
-    given: int | None
-    """The line that gave the values to the function which does so; None if it made them itself."""
+    maker: int | None
+    """The call that made the values."""
 
 
 def centred_equal(flow: Dataflow) -> Iterator[CentredEqual]:

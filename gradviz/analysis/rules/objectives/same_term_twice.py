@@ -95,17 +95,16 @@ class SameTermTwice(Rule):
         yield from (self._of_penalty(case, found) for found in lines.values())
 
     def _of_penalty(self, case: Case, found: CountedOften) -> Finding:
-        often = [each for each, times in found.times.items() if times > 1]
         return self.finding(
             f"the loss has a term of each parameter {found.message}: {found.examples(case)}",
             symptom="grad_wrong",
             why="the term is several times as large as its factor says"
-            if len(set(found.times.values())) == 1
+            if found.is_even
             else "the deeper a weight lies in the model, the more the term draws at it",
             fix=found.fix,
             location=found.location,
-            tensors=names_of(case.dataflow, often),
-            evidence={"most": max(found.times.values()), "fewest": min(found.times.values())},
+            tensors=names_of(case.dataflow, found.often),
+            evidence=found.evidence,
         )
 
     def _of_alike(self, flow: Dataflow, one: int, two: int, added: int) -> Finding:

@@ -99,17 +99,16 @@ class CountedByParameter(Rule):
                 yield self._of_nested_loop(case, each)
 
     def _of_nested_loop(self, case: Case, found: CountedOften) -> Finding:
-        often = [each for each, times in found.times.items() if times > 1]
         return self.finding(
             f"a step changes each parameter {found.message}: {found.examples(case)}",
             symptom="grad_wrong",
             why="the change is several times as large as its factor says"
-            if len(set(found.times.values())) == 1
+            if found.is_even
             else "the deeper a weight lies in the model, the more each step changes it",
             fix=found.fix,
             location=found.location,
-            tensors=names_of(case.dataflow, often),
-            evidence={"most": max(found.times.values()), "fewest": min(found.times.values())},
+            tensors=names_of(case.dataflow, found.often),
+            evidence=found.evidence,
         )
 
     def _finding(self, case: Case, row: int, by_step: dict[int, list[float]]) -> Finding:

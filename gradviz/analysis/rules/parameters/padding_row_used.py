@@ -27,10 +27,9 @@ class PaddingRowUsed(Rule):
     ``EmbeddingBag`` with offsets of bags of different lengths, where 0 is as frequent as any other number, and where
     another embedding without padding learns a row for the same 0, or a list in the program gives it to an item. If
     there is neither, 0 may stand for "unknown", and it is a note, unless the program puts another number in place of
-    some. Also sequences that nothing pads, if 0 stands at all
-    positions, at least as often as other numbers, and a loss asks the model for it as for any class; and sequences that
-    ``pad_sequence()`` fills up with 0, where 0 was about as frequent before as any other number; also labels that are
-    filled up so, if the loss ignores class 0.
+    some. Also sequences that nothing pads, if 0 stands at all positions, at least as often as other numbers, and a loss
+    asks the model for it as for any class; and sequences that ``pad_sequence()`` fills up with 0, where 0 was about as
+    frequent before as any other number; also labels that are filled up so, if the loss ignores class 0.
 
     Why it matters
     --------------

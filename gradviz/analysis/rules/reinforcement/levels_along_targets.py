@@ -106,24 +106,22 @@ class LevelsAlongTargets(Rule):
 
     def _finding_of_crossed(self, case: Case, row: int, level: int, found: CrossedTargets) -> Finding:
         flow = case.dataflow
-        is_of_levels = axis_of_quantiles(case, found) == found.same
+        axis = axis_of_quantiles(case, found)
+        is_of_levels = axis == found.same
         edited, moved = (row, level) if is_of_levels else (found.call, found.target)
         location, made = two_lines(flow, line_of_axis(flow, moved, edited), found.call if edited != row else row)
         shape = ["1"] * len(found.shape)
         shape[found.same] = "-1"
         levels = f"put the levels along axis {found.same}: tau.view({', '.join(shape)})"
         targets = f"put the targets along axis {found.same}: target.unsqueeze({found.levels})"
-        is_known = axis_of_quantiles(case, found) is not None
-        otherwise = (
-            "" if is_known else f", if the predictions have their quantiles along axis {found.levels}; else {levels}"
-        )
+        otherwise = f", if the predictions have their quantiles along axis {found.levels}; else {levels}"
         return self.finding(
             f"the targets vary along axis {found.levels} of the errors {found.shape}, as the levels of the quantiles "
             f"do, and are the same along axis {found.same}: each quantile is fitted to another target",
             symptom="grad_wrong",
             why="all quantiles that are predicted for one target should meet that target: here, each of them meets the "
             "target whose number is that of its level",
-            fix=levels if is_of_levels else targets + otherwise,
+            fix=levels if is_of_levels else targets + ("" if axis is not None else otherwise),
             location=location,
             symptom_location=made,
         )

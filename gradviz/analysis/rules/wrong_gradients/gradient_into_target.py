@@ -112,11 +112,11 @@ class GradientIntoTarget(Rule):
             yield self._forgotten(case, twins)
         for imitated in imitated_targets(case):
             yield self._imitated(case, imitated)
-        for file, tree in own_files(case):
-            for generator in late_generators(tree):
-                rows = _computed_late(case, file, generator)
-                if rows and any(_reaches_backward(case, row) for row in {rows[0], rows[-1]}):
-                    yield self._late(case, Location(file, generator.lines[0]), generator, rows)
+        found = ((file, generator) for file, tree in own_files(case) for generator in late_generators(tree))
+        for file, generator in found:
+            rows = _computed_late(case, file, generator)
+            if rows and any(_reaches_backward(case, row) for row in {rows[0], rows[-1]}):
+                yield self._late(case, Location(file, generator.lines[0]), generator, rows)
 
     def _imitated(self, case: Case, imitated: Imitated) -> Finding:
         flow, names = case.dataflow, case.histories.together(imitated.parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -85,14 +86,9 @@ class NormalizedAlone(Rule):
         for row, axes in layers:
             yield self._of_layer(case, row, axes, weights)
         lines = set[Location | None]()
-        for centred in centred_alone(flow):
-            found = self._of_mean(case, centred)
-            if found.location not in lines:
-                lines.add(found.location)
-                yield found
-
-        for equal in centred_equal(flow):
-            found = self._of_equal(case, equal)
+        means = (self._of_mean(case, each) for each in centred_alone(flow))
+        equal = (self._of_equal(case, each) for each in centred_equal(flow))
+        for found in chain(means, equal):
             if found.location not in lines:
                 lines.add(found.location)
                 yield found
@@ -101,7 +97,7 @@ class NormalizedAlone(Rule):
         flow = case.dataflow
         shape = shape_of(flow, flow.log.calls[equal.difference].inputs[0].tensor)
         mean = location_of_call(flow, equal.difference)
-        maker = equal.given
+        maker = equal.maker
         given = None if maker is None else location_of_line(line_that_gave(flow, equal.difference, maker))
         location, other = (mean, None) if given is None else (given, mean)
         return self.finding(

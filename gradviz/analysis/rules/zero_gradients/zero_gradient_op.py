@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import NamedTuple
 
 from gradviz.analysis.case import Case
@@ -13,7 +12,7 @@ from gradviz.analysis.finding import Location
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.numbers.zero_slopes import is_flat_everywhere
 from gradviz.analysis.rules.bases.zero_gradient_rule import NEAREST, ZeroGradientRule
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class ZeroGradientOp(ZeroGradientRule):
@@ -151,19 +150,18 @@ def _split_into_single_rows(flow: Dataflow, row: int) -> int | None:
     call = flow.log.calls[row]
     if plain_name(call.function) != "cross_entropy" or shape_of(flow, call.inputs[0].tensor) != (1, 1):
         return None
-    above = [(each, flow.log.calls[each]) for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row))]
+    rows = sorted(flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)), reverse=True)
+    above = [(each, flow.log.calls[each]) for each in rows]
     if not any(plain_name(made.function) in _PRODUCTS and len(made.live_inputs) > 1 for _, made in above):
         return None
-    return next(
-        (
-            each
-            for each, made in sorted(above, key=itemgetter(0), reverse=True)
-            if plain_name(made.function) in _SPLITS
-            and shape_of(flow, made.inputs[0].tensor)[:1] > (1,)
-            and {shape_of(flow, use.tensor)[:1] for use in made.outputs} == {(1,)}
-        ),
-        None,
-    )
+    return next((each for each, made in above if _is_split_into_rows(flow, made)), None)
+
+
+def _is_split_into_rows(flow: Dataflow, call: Call) -> bool:
+    """Whether a call splits several rows into parts of one row each."""
+    if plain_name(call.function) not in _SPLITS or shape_of(flow, call.inputs[0].tensor)[:1] <= (1,):
+        return False
+    return {shape_of(flow, use.tensor)[:1] for use in call.outputs} == {(1,)}
 
 
 def _straight_through_turned_round(flow: Dataflow, row: int) -> int | None:

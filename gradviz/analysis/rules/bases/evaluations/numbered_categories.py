@@ -187,7 +187,7 @@ def _is_numbering(tree: SourceTree, node: ast.expr) -> bool:
         return _is_table_of_values(tree, node)
     if isinstance(node, ast.Call) and called_name(node) in ("index", "searchsorted"):
         known = node.func.value if called_name(node) == "index" else next(iter(node.args), None)  # type: ignore[attr-defined]
-        return _has_one_of(_statement_around(tree, node), _values_left_once(tree, known))
+        return _has_one_of(tree.statement_around(node), _values_left_once(tree, known))
     return False
 
 
@@ -200,7 +200,7 @@ def _is_table_of_values(tree: SourceTree, node: ast.DictComp) -> bool:
     table = tree.key_of(assigned.targets[0])
     names = (each for each in tree.nodes if isinstance(each, (ast.Name, ast.Attribute)))
     reads = (each for each in names if is_read(each) and tree.scope(each) is tree.scope(node))
-    return any(tree.key_of(each) == table and _has_one_of(_statement_around(tree, each), values) for each in reads)
+    return any(tree.key_of(each) == table and _has_one_of(tree.statement_around(each), values) for each in reads)
 
 
 def _values_left_once(tree: SourceTree, node: ast.expr | None) -> set[str]:
@@ -210,10 +210,6 @@ def _values_left_once(tree: SourceTree, node: ast.expr | None) -> set[str]:
         node = next((each for each in _values_of(tree, node) if tree.scope(each) is function), None)
     calls = [each for each in (ast.walk(node) if node is not None else ()) if isinstance(each, ast.Call)]
     return {ast.dump(each.args[0]) for each in calls if called_name(each) in _ONLY_VALUES and each.args}
-
-
-def _statement_around(tree: SourceTree, node: ast.AST) -> ast.AST | None:
-    return next((each for each in tree.around(node) if isinstance(each, ast.stmt)), None)
 
 
 def _has_one_of(statement: ast.AST | None, values: set[str]) -> bool:

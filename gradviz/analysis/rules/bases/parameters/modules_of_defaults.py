@@ -23,7 +23,14 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.sources.one_object_repeated import is_said_to_be_shared
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, last_name, set_in_class
+from gradviz.analysis.sources.source_tree import (
+    COMPREHENSIONS,
+    SourceTree,
+    called_name,
+    defaults_of,
+    last_name,
+    set_in_class,
+)
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
@@ -107,16 +114,12 @@ def defaults_in(file: str, tree: SourceTree) -> Iterator[Default]:
     """The defaults of a file that call something."""
     for node in tree.nodes:
         if isinstance(node, FUNCTIONS):
-            given = node.args
-            places = [*given.posonlyargs, *given.args]
-            pairs = [*zip(places[len(places) - len(given.defaults) :], given.defaults, strict=True)]
-            pairs += [(arg, value) for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value]
-            found = [Default(file, tree, value, node, arg.arg) for arg, value in pairs]
+            pairs = defaults_of(node)
         elif isinstance(node, ast.ClassDef):
-            found = [Default(file, tree, value, node, name) for name, value in set_in_class(node)]
+            pairs = set_in_class(node)
         else:
             continue
-        yield from (each for each in found if _calls_at_once(each.value))
+        yield from (Default(file, tree, value, node, name) for name, value in pairs if _calls_at_once(value))
 
 
 def _calls_at_once(value: ast.expr) -> bool:

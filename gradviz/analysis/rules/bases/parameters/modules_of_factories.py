@@ -22,7 +22,6 @@ from gradviz.analysis.rules.bases.sources.kept_factories import (
     is_inside,
     is_on,
     kept_factories,
-    statement_around,
 )
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.one_object_repeated import is_said_to_be_shared
@@ -74,7 +73,7 @@ class _Ask(Struct, frozen=True, eq=False):
             if isinstance(each, COMPREHENSIONS) and below is not each.generators[0]:
                 return True
             below = each
-        statement = statement_around(self.tree, self.call)
+        statement = self.tree.statement_around(self.call)
         if statement is None or not any(self.tree.loops_around(statement)):
             return False
         target = statement.targets[-1] if isinstance(statement, ast.Assign) else None
@@ -170,7 +169,7 @@ def _found(
     body = factory.made_in.body[0]
     is_said = is_said_to_be_shared(factory.tree, body, [factory.name, factory.keeper])
     is_said = is_said or any(
-        (statement := statement_around(each.tree, each.call)) is not None
+        (statement := each.tree.statement_around(each.call)) is not None
         and is_said_to_be_shared(each.tree, statement, [])
         for each in (first, again)
     )
@@ -191,10 +190,10 @@ def _asks(
     """What calls a factory and ran."""
     found = [*asks_of(factory, files)]
     for file, tree, call in found:
-        statement = statement_around(tree, call)
+        statement = tree.statement_around(call)
         if statement is None:
             continue
-        own = [other for _, near, other in found if near is tree and statement_around(near, other) is statement]
+        own = [other for _, near, other in found if near is tree and near.statement_around(other) is statement]
         missed = sum(count for (of, line), count in misses.items() if of == file and is_on(statement, line))
         is_first = file == made.file and is_on(statement, made.line)
         # Of several in one statement, the first ones made what was made there.
@@ -222,7 +221,7 @@ def _is_beside(first: _Ask, other: _Ask) -> bool:
         return True
     if first.tree is not other.tree or _around(first) is not _around(other):
         return False
-    one, two = (statement_around(each.tree, each.call) for each in (first, other))
+    one, two = (each.tree.statement_around(each.call) for each in (first, other))
     if isinstance(one, ast.Assign) and isinstance(two, ast.Assign) and one is not two:
         return ast.unparse(one.targets[0]) != ast.unparse(two.targets[0])
     return True

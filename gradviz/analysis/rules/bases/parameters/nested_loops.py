@@ -32,10 +32,10 @@ from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
     SourceTree,
     called_name,
+    given_to,
     last_line,
     last_name,
     names_in,
-    parameters_of,
 )
 from gradviz.graph.call_log import Call
 
@@ -73,6 +73,21 @@ class CountedOften(Struct, frozen=True):
     def message(self) -> str:
         """Which parameter comes how often, for findings that say at first what is done with them."""
         return f"once for each module around it, since {self.loop.called}() of a module has those of its children, too"
+
+    @property
+    def often(self) -> list[int]:
+        """The parameters that it came to more than once."""
+        return [each for each, times in self.times.items() if times > 1]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether it came to all as often."""
+        return len(set(self.times.values())) == 1
+
+    @property
+    def evidence(self) -> dict[str, int]:
+        """How often it came to a parameter, at most and at least."""
+        return {"most": max(self.times.values()), "fewest": min(self.times.values())}
 
     @property
     def fix(self) -> str:
@@ -186,8 +201,8 @@ def nested_loops(tree: SourceTree) -> Iterator[NestedLoop]:
             continue
         found = _condition(tree, node, node.func.value.id)
         if found is not None:
-            first, last = _lines_run(tree, node)
-            yield NestedLoop(node.lineno, first, last, called_name(node), found)
+            run = tree.statement_around(node) or node
+            yield NestedLoop(node.lineno, run.lineno, last_line(run), called_name(node), found)
 
 
 def _is_own_only(call: ast.Call) -> bool:
@@ -195,17 +210,6 @@ def _is_own_only(call: ast.Call) -> bool:
     by_place = call.args[len(["prefix"]) if called_name(call) == "named_parameters" else 0 :]
     given = [*by_place, *(each.value for each in call.keywords if each.arg == "recurse")]
     return any(not (isinstance(each, ast.Constant) and each.value is True) for each in given)
-
-
-def _lines_run(tree: SourceTree, call: ast.Call) -> tuple[int, int]:
-    below: ast.AST = call
-    for each in tree.around(call):
-        if isinstance(each, ast.For) and below is each.iter:
-            return each.lineno, last_line(each)
-        if isinstance(each, ast.stmt):
-            return each.lineno, last_line(each)
-        below = each
-    return call.lineno, last_line(call)
 
 
 def _condition(tree: SourceTree, node: ast.AST, name: str) -> bool | None:
@@ -252,7 +256,6 @@ def _of_function(
 ) -> bool | None:
     """The same of what a function is given: by a loop, by ``apply()``, or by itself for the children of a module."""
     is_conditional = is_conditional or any(isinstance(each, ast.Return) for each in _returns_early(function))
-    given = parameters_of(function)
     for call in tree.nodes:
         if not isinstance(call, ast.Call):
             continue
@@ -261,8 +264,7 @@ def _of_function(
         if called_name(call) != function.name:
             continue
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) and name == "self" else []
-        by_place = [arg for place, arg in zip(given, call.args, strict=False) if place == name]
-        for argument in (*owner, *by_place, *(each.value for each in call.keywords if each.arg == name)):
+        for argument in (*owner, *(value for given, value in given_to(function, call) if given == name)):
             if not isinstance(argument, ast.Name) or argument.id == "self":
                 continue
             is_inside = function in tree.around(call)

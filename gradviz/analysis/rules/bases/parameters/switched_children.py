@@ -36,6 +36,8 @@ _MEANT = re.compile(
     r"\bdirectly (in|below|under)\b|\bdirect child|\b(top[- ]level|outermost|immediate)\b", re.IGNORECASE
 )
 _MAX_DEEP = 4
+_RETURN_SELF = frozenset({"to", "cuda", "cpu", "float", "train", "eval"})
+"""Methods of a module that return it."""
 
 
 class NotReached(Struct, frozen=True):
@@ -233,10 +235,8 @@ class _Program:
     def _made_or_named(self, tree: SourceTree, value: ast.expr, deep: int) -> Iterator[str]:
         """The paths of what a value is: a new module of a class, or one that has a name."""
         while (
-            isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not called_name(value).istitle()
+            isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and called_name(value) in _RETURN_SELF
         ):
-            if called_name(value) not in ("to", "cuda", "train", "eval", "float", "cpu"):
-                break
             value = value.func.value
         if isinstance(value, ast.Call):
             kinds = self._and_subclasses({called_name(value)}) if called_name(value) in self._classes else set[str]()

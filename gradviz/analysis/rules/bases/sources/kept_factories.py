@@ -34,6 +34,7 @@ from gradviz.analysis.sources.source_tree import (
     all_parameters_of,
     called_name,
     decorator_that_keeps_results,
+    defaults_of,
     last_line,
     last_name,
 )
@@ -153,11 +154,7 @@ def _lives_on(tree: SourceTree, function: _Function, container: ast.expr) -> boo
         return False
     if isinstance(container, ast.Attribute) and root.id in ("self", "cls"):
         return True
-    given = function.args
-    places = [*given.posonlyargs, *given.args]
-    pairs = [*zip(places[len(places) - len(given.defaults) :], given.defaults, strict=True)]
-    pairs += [(arg, value) for arg, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value]
-    if any(arg.arg == root.id and isinstance(value, ast.Dict) for arg, value in pairs):
+    if any(name == root.id and isinstance(value, ast.Dict) for name, value in defaults_of(function)):
         return True
     key = tree.key_of(root)
     return key is None or key.owner != function.lineno  # None, of what another file has
@@ -175,11 +172,6 @@ def asks_of(
     for file, tree in files:
         calls = (each for each in tree.nodes if isinstance(each, ast.Call) and called_name(each) == factory.name)
         yield from ((file, tree, each) for each in calls if not is_inside(factory, file, each.lineno))
-
-
-def statement_around(tree: SourceTree, node: ast.expr) -> ast.stmt | None:
-    """The statement that an expression is part of."""
-    return next((each for each in tree.around(node) if isinstance(each, ast.stmt)), None)
 
 
 def is_on(node: ast.expr | ast.stmt, line: int) -> bool:

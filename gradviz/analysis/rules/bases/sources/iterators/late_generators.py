@@ -41,10 +41,15 @@ def late_generators(tree: SourceTree) -> Iterator[LateGenerator]:
             for node in ast.walk(block):
                 if isinstance(node, ast.Assign) and _is_lazy(node.value) and _is_read_later(tree, node, block):
                     yield LateGenerator(range(node.value.lineno, last_line(node.value) + 1), block.lineno)
-                elif isinstance(node, ast.Return) and node.value is not None:
-                    parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-                    for part in filter(_is_lazy, parts):
-                        yield LateGenerator(range(part.lineno, last_line(part) + 1), block.lineno)
+            for part in filter(_is_lazy, _returned(block)):
+                yield LateGenerator(range(part.lineno, last_line(part) + 1), block.lineno)
+
+
+def _returned(block: ast.AST) -> Iterator[ast.expr]:
+    """What a block returns, also as one of several."""
+    for node in ast.walk(block):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield from node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
 
 
 def _is_without_gradients(item: ast.withitem) -> bool:
@@ -66,11 +71,5 @@ def _is_read_later(tree: SourceTree, made: ast.Assign, block: ast.With | ast.Asy
     reads = [node for node in ast.walk(function) if isinstance(node, ast.Name) and is_read(node)]
     lines = [node.lineno for node in reads if tree.key_of(node) == key]
     inside = [line for line in lines if block.lineno <= line <= last_line(block)]
-    returns = {
-        name.lineno
-        for node in ast.walk(block)
-        if isinstance(node, ast.Return) and node.value is not None
-        for name in (node.value.elts if isinstance(node.value, ast.Tuple) else [node.value])
-        if tree.key_of(name) == key
-    }
+    returns = {part.lineno for part in _returned(block) if tree.key_of(part) == key}
     return bool(lines) and all(line in returns for line in inside)

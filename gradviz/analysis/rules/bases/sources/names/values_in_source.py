@@ -22,7 +22,15 @@ from __future__ import annotations
 import ast
 
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import Key, SourceTree, called_name, given_to, parameters_of, set_in_class
+from gradviz.analysis.sources.source_tree import (
+    Key,
+    SourceTree,
+    called_name,
+    defaults_of,
+    given_to,
+    parameters_of,
+    set_in_class,
+)
 
 
 def values_in_source(tree: SourceTree, variable: ast.expr) -> list[ast.expr]:
@@ -52,15 +60,12 @@ def _of_module(tree: SourceTree, variable: ast.Attribute) -> list[ast.expr]:
 def given_by_calls(tree: SourceTree, name: ast.Name) -> list[ast.expr]:
     """What the calls in the source give to a parameter of the function around a name; else its default."""
     function = next((each for each in tree.around(name) if isinstance(each, FUNCTIONS)), None)
-    names = [] if function is None else parameters_of(function)
-    if function is None or name.id not in names:
+    if function is None or name.id not in parameters_of(function):
         return []
-    place = names.index(name.id)
     called = _class_around(tree, function) if function.name == "__init__" else function.name
     calls = (each for each in tree.nodes if isinstance(each, ast.Call) and called_name(each) == called)
     found = [value for call in calls for parameter, value in given_to(function, call) if parameter == name.id]
-    defaults = function.args.defaults[place - len(names) :] if len(names) - place <= len(function.args.defaults) else []
-    return found or defaults[:1]
+    return found or [value for parameter, value in defaults_of(function) if parameter == name.id]
 
 
 def _class_around(tree: SourceTree, function: ast.AST) -> str:
