@@ -65,6 +65,24 @@ def test_a_derivative_without_parameters_names_the_way_to_the_next_call(tmp_path
     assert "parameters reached" in second.stdout
 
 
+def test_gradients_of_zero_before_the_first_step_name_the_way_to_the_next_call(tmp_path: Path) -> None:
+    script = written_script(
+        tmp_path,
+        "import torch\n"
+        "layer, last = torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)\n"
+        "torch.nn.init.zeros_(last.weight)\n"
+        "optimizer = torch.optim.SGD([*layer.parameters(), *last.parameters()], lr=0.1)\n"
+        "for step in range(2):\n"
+        "    optimizer.zero_grad()\n"
+        "    (last(layer(torch.randn(8, 3))) - 1).square().mean().backward()\n"
+        "    optimizer.step()\n",
+    )
+    first, second = (render(*words, script, cwd=tmp_path) for words in ((), ("--backward", "2")))
+    assert "2 of 4 parameters get a gradient of 0 in it" in first.stdout
+    assert "--backward 2 draws the next call" in first.stdout
+    assert "gradient of 0" not in second.stdout
+
+
 def test_the_first_backward_is_drawn_and_ends_the_script(tmp_path: Path) -> None:
     run = render(THREE, cwd=tmp_path)
     assert run.exit_code == 0, run.stderr

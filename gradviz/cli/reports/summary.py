@@ -6,7 +6,7 @@ from gradviz.capture.capture import Capture
 from gradviz.cli.captures.source import SourceOptions
 from gradviz.cli.terminal.printing import print_text
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
-from gradviz.graph.model import Graph
+from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.own_line import line_words, own_line
 from gradviz.rendering.formats import Subject
 
@@ -49,11 +49,26 @@ def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:
 
 
 def _next_call(graph: Graph) -> str:
-    """What to do where the first call is no training, as one that makes the data with ``autograd.grad()``."""
-    call = graph.backward
-    if call is None or call.function != "grad" or any(node.kind == "parameter" for node in graph.nodes):
+    """What to do where the first call is no training, as one that makes the data with ``autograd.grad()``, or where a
+    layer that starts at zero, as the last one of a residual branch does, lets nothing through before the first step."""
+    call, parameters = graph.backward, [node for node in graph.nodes if node.kind == "parameter"]
+    if call is None:
         return ""
-    return f"no parameter is in it; --backward {call.number + 1} draws the next call, if there is one"
+    following = f"--backward {call.number + 1} draws the next call, if there is one"
+    if not parameters and call.function == "grad":
+        return f"no parameter is in it; {following}"
+    zeros = sum(map(_is_zero, parameters))
+    if not zeros or call.number > 1:
+        return ""
+    return (
+        f"{zeros:,} of {len(parameters):,} parameters get a gradient of 0 in it: usual before the first step, if a "
+        f"layer starts at zero; {following}"
+    )
+
+
+def _is_zero(leaf: Node) -> bool:
+    """Whether the gradient of a leaf was measured, and is zero."""
+    return bool(leaf.arrived) and all(arrived is not None and arrived.norm == 0 for arrived in leaf.arrived)
 
 
 def _several_graphs(subjects: list[Subject]) -> list[str]:
