@@ -112,6 +112,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     imported: tuple[str, ...] = ()
     """Files of the program in which nothing was recorded; `sources` has them whole, as others use what they define.
     Only a recording with a log of calls has them."""
+    imported_left_out: Count = 0
+    """How many more such files there were: they are too many, or too long."""
     error: ScriptError | None = None
     outcome: Literal["stopped", "finished", "failed", "interrupted"] = "finished"
     """``stopped``: ended by gradviz after the last requested backward."""

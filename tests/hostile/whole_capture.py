@@ -106,6 +106,7 @@ def whole_capture() -> Capture:
         optimizers=(OptimizerState("Adam", 8, 16),),
         may_make_fewer_calls=True,
         imported=("/project/settings.py",),
+        imported_left_out=2,
         missing={"hooks": "hooks of tensors are not seen"},
         replicas=ReplicaLog(
             ("net.weight",), (ReplicaMoment("step", 1, packed([(7, 2.5)]), "/project/train.py", 7),), ("net.weight",)

@@ -17,7 +17,7 @@ from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location, SourceText, is_at_least, text_at
 from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.own_files import files_in_parts
+from gradviz.analysis.rules.bases.sources.own_files import files_in_parts, goes_over_names
 from gradviz.capture.capture import Capture
 from gradviz.graph.number_words import counted
 
@@ -131,6 +131,11 @@ def _what_was_not_read(case: Case) -> Iterable[str]:
     if files:
         lines = f"the lines of {together(files)} far from those that ran"
         yield f"{lines}: rules that read whole files saw nothing there (GV735, GV770 to GV772)"
+    if goes_over_names(case):
+        count = len(case.program_source.left_out) + case.capture.imported_left_out
+        if count:
+            files_left_out = f"{counted(count, 'more file')} of the program"
+            yield f"{files_left_out}: rules that follow names of parameters saw nothing there (GV741, GV976)"
 
 
 def _what_was_left_out(known: Sequence[type[Rule]], ran: Sequence[str], skipped: int) -> Iterable[str]:

@@ -31,6 +31,8 @@ class ProgramSource(Struct, frozen=True):
 
     tree: SourceTree
     files: tuple[_File, ...]
+    left_out: tuple[str, ...] = ()
+    """Files that are no part of it."""
 
     def location(self, line: int) -> Location:
         """File and line of a line of the tree."""
@@ -51,4 +53,5 @@ def program_source(sources: Mapping[str, Mapping[int, str]]) -> ProgramSource:
             files.append(_File(name, end))
             lines.update((number + end, line) for number, line in text.items())
             end += max(text)
-    return ProgramSource(tree_of(lines or {1: ""}), tuple(files))
+    read = {file.name for file in files}
+    return ProgramSource(tree_of(lines or {1: ""}), tuple(files), tuple(name for name in sources if name not in read))

@@ -223,7 +223,7 @@ class CaptureBuilder:
         compilations = tuple(with_guards(self._region_finder.with_cuts(self._forward.compilations)))
         cuts = tuple(self._forward.noted_cuts.cuts())
         sources = kept_lines(graphs, calls, error, compilations, cuts)
-        imported = {} if calls is None else _imported(calls, sources)
+        imported, left_out = ({}, 0) if calls is None else _imported(calls, sources)
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
@@ -233,6 +233,7 @@ class CaptureBuilder:
             ),
             sources=sources | imported,
             imported=tuple(imported),
+            imported_left_out=left_out,
             compilations=compilations,
             uncompiled_cuts=cuts,
             disclosures=self.disclosures(),
@@ -402,11 +403,13 @@ def kept_lines(
     return {file: lines for file, lines in kept.items() if lines}
 
 
-def _imported(calls: CallLog, kept: Container[str]) -> dict[str, dict[int, str]]:
-    """The lines of the program's modules of which none is kept: what they define is used elsewhere, as settings are."""
+def _imported(calls: CallLog, kept: Container[str]) -> tuple[dict[str, dict[int, str]], int]:
+    """The lines of the program's modules of which none is kept, as others use what they define; and how many of these
+    are left out, as they are too many, or too long."""
     files = [file for file in imported_beside(calls.own_files) if file not in kept]
     found = {file: _lines_of(file, set(_whole_file(file))) for file in files[:MOST_IMPORTED]}
-    return {file: lines for file, lines in found.items() if lines}
+    too_long = sum(not lines and bool(linecache.getlines(file)) for file, lines in found.items())
+    return {file: lines for file, lines in found.items() if lines}, too_long + len(files[MOST_IMPORTED:])
 
 
 def _want_sites(wanted: defaultdict[str, set[int]], holder: Graph | CallLog) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gradviz.analysis.check.report import check_report
+from gradviz.analysis.rules import RULES
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, recorded
 
 MODEL = """
@@ -93,6 +95,16 @@ def test_a_recording_has_the_files_that_the_program_imports(tmp_path: Path, monk
     case = recorded(HEAD + MODEL + in_files(files, tmp_path, monkeypatch) + script, tmp_path)
     assert case.capture.imported == (str(tmp_path / "own_settings.py"),)
     assert case.capture.sources[str(tmp_path / "own_settings.py")][4] == FIELD.splitlines()[3]
+
+
+def test_files_that_are_too_long_to_be_read_are_disclosed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = 'FROZEN = ["embed", "blocks.1"]\n' + "LEFT = 1\n" * 2_000
+    script = "from own_settings import FROZEN\nfrom own_freeze import freeze\nfreeze(model, FROZEN)\n"
+    for settings, disclosed in ((long, True), (long[:100], False)):
+        files = {"own_settings": settings, "own_freeze": FREEZE}
+        case = recorded(HEAD + MODEL + in_files(files, tmp_path, monkeypatch) + script + STEPS, tmp_path)
+        sentences = check_report(case, RULES).disclosures
+        assert any("1 more file of the program" in each for each in sentences) == disclosed
 
 
 def in_files(files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
