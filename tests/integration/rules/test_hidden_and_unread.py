@@ -12,7 +12,8 @@ SETUP = """
 embed, layer, head = nn.Embedding(10, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 9)
 frames, model = nn.Linear(8, 8), nn.Linear(8, 10)
 modules = nn.ModuleList([embed, layer, head, frames, model])
-optimizer = torch.optim.Adam(modules.parameters(), lr=0.01)
+stand_in = nn.Parameter(torch.zeros(8))
+optimizer = torch.optim.Adam([*modules.parameters(), stand_in], lr=0.01)
 times = torch.linspace(0, 1, 4)
 
 def step_size(i):
@@ -117,6 +118,12 @@ def test_what_should_be_something_else_is_told(cause: str, lines: str, tmp_path:
             MASK + "    pad = tokens == 3\n    asked = tokens.masked_fill(~mask | pad, -100)\n"
             "    given = torch.where(mask & ~pad, 9, tokens)\n"
             "    loss = F.cross_entropy(read(given).transpose(1, 2), asked)",
+        ),
+        (
+            "visible_positions_asked",
+            "    seen = torch.rand(8, 8) < 0.8\n    mask = seen & (torch.rand(8, 8) < 0.4)\n"
+            "    made = frames(torch.where(seen & ~mask, x, stand_in))\n"
+            "    loss = (made[mask] - x[mask]).square().mean()",
         ),
         (
             "visible_positions_asked",

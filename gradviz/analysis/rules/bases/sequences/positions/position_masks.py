@@ -61,9 +61,13 @@ def _by_place(call: Call) -> dict[str, TensorUse]:
 
 
 def _is_constant(flow: Dataflow, given: dict[str, TensorUse], place: str, row: int) -> bool:
+    """Whether what a call got at a place is one value, or a parameter: a learned stand-in for what is hidden."""
     use = given.get(place)
-    values = None if use is None else flow.values_of(use, row)
-    return values is not None and values.minimum == values.maximum
+    if use is None:
+        return False
+    values, base = flow.values_of(use, row), mask_of(flow, use.tensor, row)[0]
+    is_one_value = values is not None and values.minimum == values.maximum
+    return is_one_value or flow.log.tensors[base].role == "parameter"
 
 
 def _constant(flow: Dataflow, call: Call, given: dict[str, TensorUse], place: str, row: int) -> object:
