@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.cuts.teachers import only_sets_targets
-from gradviz.analysis.dataflow.call_words import callers, short_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, short_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.dataflow.tensor_words import tensor_words
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rules.bases.cut_lines import BetterLine
 from gradviz.analysis.rules.bases.cut_rule import CutRule
+from gradviz.analysis.rules.bases.losses.scales.cut_statistics import CutStatistics, cut_statistics
 from gradviz.analysis.rules.bases.sources.cached_results import function_on, line_that_keeps_result
 from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 from gradviz.graph.model import CallSite
@@ -26,12 +29,15 @@ class NoGradBlock(CutRule):
     Calls under ``torch.no_grad()``, ``torch.inference_mode()`` or ``torch.set_grad_enabled(False)`` (as a block, as a
     decorator or left on by mistake) whose results are used in the loss, where some trained tensors have no other path
     to it. It does not report targets and metrics: there no tensor loses its gradient. Where a model of the optimizer
-    only sets the targets of another one, as a teacher does, it is a note.
+    only sets the targets of another one, as a teacher does, it is a note. Also the mean and the deviation by which a
+    normalization in training divides: these are a warning, as other paths remain.
 
     Why it matters
     --------------
     In such a block autograd records nothing. The results are constants for the loss, and the parameters used inside
-    never change. If the whole loss was computed so, ``backward()`` raises.
+    never change. If the whole loss was computed so, ``backward()`` raises. Where only the statistics of a normalization
+    are, its gradient lacks two of three terms (Ioffe & Szegedy 2015, https://arxiv.org/abs/1502.03167, section 3): each
+    step also scales what the normalization takes back.
 
     Example
     -------
@@ -53,6 +59,27 @@ class NoGradBlock(CutRule):
 
     code = "GV102"
     name = "no_grad_block"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from super().check(case)
+        for found in cut_statistics(case.dataflow):
+            yield self._of_statistics(case.dataflow, found)
+
+    def _of_statistics(self, flow: Dataflow, found: CutStatistics) -> Finding:
+        location, shown = two_lines(flow, found.mean, found.subtracted)
+        normalized = flow.log.calls[found.subtracted].inputs[0].tensor
+        return self.finding(
+            f"the mean and the deviation of {tensor_words(flow, normalized)} are taken while gradients are off, and "
+            f"normalize it{at_line(shown)} in training: two of the three terms of its gradient are lost",
+            symptom="grad_wrong",
+            why="for autograd both are constants, so no gradient comes back through them: it also pushes the mean and "
+            "the scale of the batch, which the normalization removes again",
+            fix="take both with gradients on, and switch gradients off only around the update of the running averages",
+            location=location,
+            symptom_location=shown,
+            evidence={"times": found.times},
+            severity="warning",
+        )
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         call = flow.log.calls[found.cut.call]
