@@ -94,7 +94,15 @@ for name, p in model.encoder.named_parameters():
     if any(name.startswith(each) for each in config["frozen"]):
         p.requires_grad_(False)
 """
+HELPER = """
+def is_frozen(name, prefixes):
+    return name.startswith(tuple(prefixes))
+config = {"frozen": ["blocks.0", "blocks.1"]}  # HERE
+for name, p in model.encoder.named_parameters():
+    p.requires_grad_(not is_frozen(name, config["frozen"]))
+"""
 FAULTY = {
+    "a function that is asked about each name": HELPER,
     "a field of a configuration": CONFIGURED,
     "an option": OPTION,
     "an entry of a dict": ENTRY,
@@ -114,6 +122,7 @@ def test_a_number_at_the_end_matches_longer_ones(name: str, tmp_path: Path) -> N
 RIGHT = {
     "a dot behind the number": COUNTED.replace('{i}"', '{i}."'),
     "all blocks": COUNTED.replace("count=10", "count=12"),
+    "a function that is asked, with dots": HELPER.replace('blocks.1"', 'blocks.1."'),
     "few blocks": COUNTED.replace("count=10", "count=2"),
     "the last two as well": WRITTEN.replace('"blocks.1" in', '"blocks.11" in'),
     "numbers of which no layer has two digits": WRITTEN,

@@ -19,7 +19,8 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.rules.bases.sources.names.values_in_source import values_in_source
-from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, given_to
 
 _ENDS = ("startswith", "endswith")
 _Way = Literal["in", "startswith", "endswith"]
@@ -66,12 +67,23 @@ def conditions_on_names(tree: SourceTree) -> Iterator[ConditionOnNames]:
 
 
 def loops_over_names(tree: SourceTree) -> Iterator[tuple[str, ast.AST]]:
-    """The loops and comprehensions over the names of parameters or modules, each with the variable for the name."""
+    """The loops and comprehensions over the names of parameters or modules, each with the variable for the name; and
+    the functions of the program that they give a name to, each with the parameter for it."""
     for node in tree.nodes:
         loops = [node] if isinstance(node, ast.For) else getattr(node, "generators", [])
         for loop in loops:
             if _is_over_names(loop.iter, _NAMED) and _name_in(loop.target):
                 yield _name_in(loop.target), node
+                yield from _given_on(tree, node, _name_in(loop.target))
+
+
+def _given_on(tree: SourceTree, loop: ast.AST, name: str) -> Iterator[tuple[str, ast.AST]]:
+    """The functions that a loop calls with the name, where only one has their own name."""
+    for call in ast.walk(loop):
+        if isinstance(call, ast.Call) and any(_is_name(each, name) for each in call.args):
+            called = [each for each in tree.nodes if isinstance(each, FUNCTIONS) and each.name == called_name(call)]
+            for function in called if len(called) == 1 else ():
+                yield from ((each, function) for each, value in given_to(function, call) if _is_name(value, name))
 
 
 def texts_in_loops(tree: SourceTree) -> Iterator[Text]:
