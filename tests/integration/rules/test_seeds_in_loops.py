@@ -44,7 +44,28 @@ def train():
 train()
 """,
 }
+KEYS = """
+def split(key):
+    return torch.randint(1000, (2,), generator=torch.Generator().manual_seed(key)).tolist()
+def normal(key, like):
+    return torch.randn(like.shape, generator=torch.Generator().manual_seed(key))
+def noisy_loss(x, key):
+    noise = normal(key, x)
+    return F.mse_loss(model(x + noise), noise)
+def train_step(x, key):
+    key, sub = split(key)
+    loss = noisy_loss(x, sub)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return key
+key = 5
+for step in range(12):
+    train_step(data[step % 4 * 8 : step % 4 * 8 + 8], key)  # HERE
+"""
+FAULTY["a seed that is given on, and split"] = KEYS
 HEALTHY = {
+    "the seed that a step returns": KEYS.replace("    train_step(", "    key = train_step("),
     "one seed for all": """
 fix_everything(1)
 for step in range(12):

@@ -15,6 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.draws.equal_members import EqualMembers, equal_members
+from gradviz.analysis.rules.bases.batches.draws.given_seeds import line_that_gives_the_seed
 from gradviz.analysis.rules.bases.batches.draws.views_alike import draws_of_equal_views
 from gradviz.analysis.rules.bases.batches.fresh_operands import ARITHMETIC, DRAWS, KEEPS_ONE, is_fresh
 from gradviz.analysis.rules.bases.batches.seeded_again import (
@@ -96,9 +97,12 @@ class SameRandomNumbers(Rule):
             if location == drawn and not is_of_own:
                 location = line_that_seeds_all(case, rows) or drawn
             matters = _why_it_matters(case, rows, is_seeded_there=is_of_own and location != drawn) if is_noise else None
-            if matters is not None and location not in told:
-                told.add(location)
-                yield self._finding(case, rows, location, matters)
+            given = None
+            if matters is not None and location is not None:
+                given = line_that_gives_the_seed(case, rows[-1], location)
+            if matters is not None and (given or location) not in told:
+                told.add(given or location)
+                yield self._finding(case, rows, location, matters, given)
                 continue
             again = rows_of_one_optimizer(flow, rows) if is_noise else []
             different = different_draws(flow, again)
@@ -120,19 +124,20 @@ class SameRandomNumbers(Rule):
                 told |= {location, _seeding_line(case, row)}
                 yield self._views(case, twin, location)
 
-    def _finding(self, case: Case, rows: list[int], location: Location | None, matters: str) -> Finding:
+    def _finding(
+        self, case: Case, rows: list[int], location: Location | None, matters: str, given: Location | None
+    ) -> Finding:
         flow = case.dataflow
         words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
         is_put_back = _PUTS_BACK.search(case.source_line(location) or "") is not None
+        why, fix = _PUT_BACK if is_put_back else _SEEDED_EACH_TIME if given is None else _GIVEN_EACH_TIME
         return self.finding(
             f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, {matters}",
             symptom="grad_wrong",
-            why=_PUT_BACK[0]
-            if is_put_back
-            else "a generator that is seeded anew starts from the beginning, so each step gets the same noise",
-            fix=_PUT_BACK[1] if is_put_back else "seed once, before the loop: make the generator there, and pass it on",
-            location=location,
-            symptom_location=drawn if drawn != location else None,
+            why=why,
+            fix=fix,
+            location=given or location,
+            symptom_location=drawn if drawn != (given or location) else None,
             evidence={"times": len(rows)},
         )
 
@@ -184,6 +189,14 @@ class SameRandomNumbers(Rule):
         )
 
 
+_SEEDED_EACH_TIME = (
+    "a generator that is seeded anew starts from the beginning, so each step gets the same noise",
+    "seed once, before the loop: make the generator there, and pass it on",
+)
+_GIVEN_EACH_TIME = (
+    "each step gives the same seed, and a generator that is seeded anew starts from the beginning",
+    "give each step a seed of its own, or make one generator before the loop, and pass it on",
+)
 _MADE_ANEW = (
     "a generator that is made and seeded anew starts from the beginning, so the training repeats the same draws",
     "make the generator once, before the rounds or epochs, and pass it on; or add their number to its seed",

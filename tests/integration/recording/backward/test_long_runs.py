@@ -80,8 +80,8 @@ def test_with_every_call_logged_it_does_not_grow_either(monkeypatch: pytest.Monk
         blocks_after(200, model)
         # Tables of tensors are swept now and then: what is kept between sweeps is the lowest of several readings.
         early, late = (min(blocks_after(40, model) for _ in range(5)) for _ in range(2))
-    # Over 6,000 steps these readings go up and down by up to 4,500, and come back to the first. If the rows of these 200
-    # steps were kept, it would be 34,000.
+    # Over 6,000 steps these readings go up and down by up to 4,500, and come back to the first. If the rows of these
+    # 200 steps were kept, it would be 34,000.
     assert late - early < 10_000
     log = recording.capture.calls
     assert log is not None

@@ -1,0 +1,91 @@
+"""Seeds that a function is given: the line of the loop that gives the same one each time."""
+
+from __future__ import annotations
+
+import ast
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import callers
+from gradviz.analysis.finding import Location
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
+from gradviz.analysis.sources.source_tree import (
+    SourceTree,
+    called_name,
+    given_to,
+    last_line,
+    names_in,
+    parameters_of,
+    tree_of,
+)
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def line_that_gives_the_seed(case: Case, row: int, seeding: Location) -> Location | None:
+    """The line in a loop whose call gives the seed, through functions that only pass it on, or split it; None where the
+    seed is a number, or is kept or made in a function on the way, or where no loop is found.
+
+    Args:
+        row: the draw.
+        seeding: the line that seeds its generator, in one of the functions that led to the draw.
+    """
+    sources, sites = case.capture.sources, list(callers(case.dataflow, row))
+    begin = next(
+        (place for place, site in enumerate(sites) if _is_in_one_function(case, site.file, site.line, seeding)), None
+    )
+    if begin is None:
+        return None
+    tree = tree_of(sources[seeding.file])
+    given = {name for call in _calls_on(tree, seeding.line, _SEEDS) for each in call.args for name in names_in(each)}
+    function = _function_around(tree, seeding.line)
+    for outer in sites[begin + 1 :]:
+        passed = set() if function is None else _parameters_behind(function, given)
+        if function is None or not passed or outer.file not in sources:
+            return None
+        tree = tree_of(sources[outer.file])
+        calls = list(_calls_on(tree, outer.line, frozenset({function.name})))
+        values = [value for call in calls for place, value in given_to(function, call) if place in passed]
+        given = set().union(*map(names_in, values))
+        if any(next(tree.loops_around(call), None) is not None for call in calls):
+            return Location(outer.file, outer.line) if given else None
+        function = _function_around(tree, outer.line)
+    return None
+
+
+_SEEDS = frozenset({"manual_seed", "seed"})
+_MOST_ASSIGNED = 20
+
+
+def _is_in_one_function(case: Case, file: str, line: int, seeding: Location) -> bool:
+    if file != seeding.file or file not in case.capture.sources:
+        return False
+    tree = tree_of(case.capture.sources[file])
+    around = _function_around(tree, line)
+    return around is not None and around is _function_around(tree, seeding.line)
+
+
+def _function_around(tree: SourceTree, line: int) -> _Function | None:
+    found = (each for each in tree.statements_at(line) if isinstance(each, FUNCTIONS))
+    return max(found, key=lambda each: each.lineno, default=None)
+
+
+def _calls_on(tree: SourceTree, line: int, names: frozenset[str]) -> list[ast.Call]:
+    return [
+        each
+        for each in tree.nodes
+        if isinstance(each, ast.Call) and called_name(each) in names and each.lineno <= line <= last_line(each)
+    ]
+
+
+def _parameters_behind(function: _Function, names: set[str]) -> set[str]:
+    """The parameters of a function that some of its variables are, or are computed from."""
+    assigned = [each for each in ast.walk(function) if isinstance(each, ast.Assign)]
+    known, waiting = set[str](), list(names)
+    while waiting and len(known) < _MOST_ASSIGNED:
+        name = waiting.pop()
+        if name not in known:
+            known.add(name)
+            for each in assigned:
+                if any(name in names_in(target) for target in each.targets):
+                    waiting += names_in(each.value)
+    return known.intersection(parameters_of(function))
