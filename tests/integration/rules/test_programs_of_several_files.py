@@ -60,6 +60,15 @@ FAULTY = {
         "from own_settings import FROZEN\nfrom own_freeze import freeze\nfreeze(model, FROZEN)\n",
         "names_match_nothing",
     ),
+    "a function under another name, with a loop over texts": (
+        {
+            "own_freeze": "def freeze(model, beginnings):\n    for name, p in model.named_parameters():\n"
+            "        for each in beginnings:\n            if name.startswith(each):\n"
+            "                p.requires_grad_(False)\n"
+        },
+        'from own_freeze import freeze as freeze_below\nfreeze_below(model, ["embed", "blocks.1"])  # HERE\n',
+        "prefix_matches_more",
+    ),
     "a call in another file": (
         {"own_freeze": FREEZE, "own_plan": 'def of(model, freeze):\n    freeze(model, ["blocks.1"])  # HERE\n'},
         "import own_plan\nfrom own_freeze import freeze\nown_plan.of(model, freeze)\n",

@@ -134,14 +134,15 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 def parts_of(tree: SourceTree, within: ast.AST, looked_for: ast.expr) -> Iterator[ast.expr]:
     """The expressions that one stands for: itself, the elements of a list, what a variable holds, what the calls of its
-    function give to it, or the elements that a comprehension within another node goes over."""
+    function give to it, or the elements that a loop or comprehension within another node goes over."""
     waiting, seen = [looked_for], 0
     while waiting and seen < _MOST:
         node, seen = waiting.pop(0), seen + 1
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
             waiting += node.elts
         elif isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-            loops = [loop for each in ast.walk(within) for loop in getattr(each, "generators", ())]
+            inner = [each for each in ast.walk(within) if isinstance(each, (ast.For, *COMPREHENSIONS))]
+            loops = [loop for each in inner for loop in ([each] if isinstance(each, ast.For) else each.generators)]
             over = [loop.iter for loop in loops if isinstance(node, ast.Name) and _is_name(loop.target, node.id)]
             waiting += over or values_in_source(tree, node)
         elif isinstance(node, ast.Call) and called_name(node) in ("tuple", "list", "set", "sorted"):

@@ -62,10 +62,16 @@ def given_by_calls(tree: SourceTree, name: ast.Name) -> list[ast.expr]:
     function = next((each for each in tree.around(name) if isinstance(each, FUNCTIONS)), None)
     if function is None or name.id not in parameters_of(function):
         return []
-    called = _class_around(tree, function) if function.name == "__init__" else function.name
-    calls = (each for each in tree.nodes if isinstance(each, ast.Call) and called_name(each) == called)
+    called = _names_of(tree, _class_around(tree, function) if function.name == "__init__" else function.name)
+    calls = (each for each in tree.nodes if isinstance(each, ast.Call) and called_name(each) in called)
     found = [value for call in calls for parameter, value in given_to(function, call) if parameter == name.id]
     return found or [value for parameter, value in defaults_of(function) if parameter == name.id]
+
+
+def _names_of(tree: SourceTree, name: str) -> set[str]:
+    """The name of a function or class, and those that other files import it under."""
+    imports = (node for node in tree.nodes if isinstance(node, ast.ImportFrom))
+    return {name, *(each.asname for node in imports for each in node.names if each.name == name and each.asname)}
 
 
 def _class_around(tree: SourceTree, function: ast.AST) -> str:
