@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.broken_gradient_words import BrokenGradientFacts
 from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientRule
+from gradviz.analysis.rules.bases.sources.rates.zero_corrections import zero_correction
 
 
 class NanFromOp(BrokenGradientRule):
@@ -14,8 +21,8 @@ class NanFromOp(BrokenGradientRule):
     The operation that made the first NaN or Inf of a run from finite numbers: in the forward (``log(0)``, the standard
     deviation of one value, ``0 / 0``), or only in the backward, where the value is finite and the slope is infinite
     (``sqrt(0)``, ``acos(1)``, a fractional power of 0), or in a step: Adam's ``eps=1e-8`` is 0 for parameters in
-    ``float16``. Also where a loss or a distribution refuses NaN, before any
-    backward.
+    ``float16``, and the bias correction of an optimizer by hand is 0 where its first step has the number 0. Also where
+    a loss or a distribution refuses NaN, before any backward.
 
     Why it matters
     --------------
@@ -38,6 +45,21 @@ class NanFromOp(BrokenGradientRule):
     code = "GV301"
     name = "nan_from_op"
     yields_to = ("argument_out_of_range",)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for finding in super().check(case):
+            call = None if case.broken_gradient is None else case.broken_gradient.call
+            correction = None if call is None else zero_correction(case, call)
+            yield finding if correction is None else self._of_correction(finding, correction)
+
+    def _of_correction(self, finding: Finding, correction: Location) -> Finding:
+        return replace(
+            finding,
+            why="the bias correction is 1 - beta ** 0 = 0 in the first step, whose number is 0, and it is divided by",
+            fix="give the first step the number 1: beta ** (step + 1)",
+            location=correction,
+            symptom_location=finding.location if finding.location != correction else finding.symptom_location,
+        )
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:

@@ -17,7 +17,12 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.axis_sources import Label, sources_of_axis
 from gradviz.analysis.rules.bases.sequences.positions.position_tables import AddedPositions, added_positions
 from gradviz.analysis.rules.bases.sequences.sample_axes import CellLoop, cell_loops, draw_along, is_shifted_along
-from gradviz.analysis.rules.bases.sequences.times_of_returns import Crossed, crossed_times
+from gradviz.analysis.rules.bases.sequences.times_of_returns import (
+    Crossed,
+    SummedOverSamples,
+    crossed_times,
+    sums_over_samples,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -30,7 +35,8 @@ class SequenceOverBatch(Rule):
     axis were the batch: ``out[:, -1]`` or ``out.mean(1)`` goes into the loss; or whose first axis has samples that were
     taken by drawn numbers. A loop of a recurrent cell along such an axis, or along the first axis of sequences whose
     targets are shifted along the second. A layer along the other axis than that of a loop that adds up the rewards
-    that follow, ``total = r[t] + gamma * total``, whose totals its results are compared with.
+    that follow, ``total = r[t] + gamma * total``, whose totals its results are compared with; and such a loop itself
+    where it goes along the samples, as the steps were stacked along the other axis.
 
     Why it matters
     --------------
@@ -88,6 +94,23 @@ class SequenceOverBatch(Rule):
             if flow.log.calls[crossed.layer].call_site not in told:
                 told.add(flow.log.calls[crossed.layer].call_site)
                 yield self._of_returns(case, crossed)
+        for summed in sums_over_samples(flow):
+            yield self._of_sums(case, summed)
+
+    def _of_sums(self, case: Case, summed: SummedOverSamples) -> Finding:
+        """A loop that adds up along the samples."""
+        flow = case.dataflow
+        shape = shape_of(flow, flow.log.calls[summed.stacked].outputs[0].tensor)
+        location, made = two_lines(flow, summed.loop, summed.stacked)
+        return self.finding(
+            f"the loop adds up what follows along axis {summed.axis} of {shape}, but the "
+            f"steps lie along axis {1 - summed.axis}: stack(){at_line(made)} put them there",
+            symptom="grad_wrong",
+            why="each total is the sum over other samples, and what follows a step in time is not in it",
+            fix=f"go along axis {1 - summed.axis}, or stack the steps along axis {summed.axis}",
+            location=location,
+            symptom_location=made,
+        )
 
     def _of_returns(self, case: Case, crossed: Crossed) -> Finding:
         """A layer whose time steps are the samples of the loop that adds up what follows each step."""

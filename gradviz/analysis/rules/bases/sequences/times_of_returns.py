@@ -11,12 +11,14 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.rules.bases.batches.axis_sources import MEETS, sources_of_axis
-from gradviz.analysis.rules.bases.sequences.carried_sums import carried_sums
+from gradviz.analysis.rules.bases.sequences.carried_sums import Turn, carried_sums
 from gradviz.graph.call_log import Call
 
 _TABLE = 2
 _MOST_LOOKS = 40
 _FEWEST = 2
+_AXES = {"1": 0, "1[0]": 0, "1[1]": 1}
+"""By the place of a number in ``table[number]`` or ``table[:, number]``: its axis."""
 
 
 class Crossed(Struct, frozen=True):
@@ -46,6 +48,86 @@ def crossed_times(flow: Dataflow) -> Iterator[Crossed]:
                 yield Crossed(layer, loop, axis)
 
 
+class SummedOverSamples(Struct, frozen=True):
+    """A loop that adds up along the axis of the samples, not along that of the steps."""
+
+    loop: int
+    """The call that adds up, in the loop."""
+    stacked: int
+    """The call that put the steps beside each other."""
+    axis: int
+    """That of the loop."""
+
+
+def sums_over_samples(flow: Dataflow) -> Iterator[SummedOverSamples]:
+    """Loops over the rows of a table whose columns were made one after the other, each from what the one before left:
+    the rewards of a rollout, which lie along axis 1."""
+    for turns in carried_sums(flow):
+        # Of many rollouts under no_grad(), only the calls of some are known.
+        found = (_summed_over_samples(flow, some) for some in (turns[:_FEWEST], turns[-_FEWEST:]))
+        known = next((each for each in found if each is not None), None)
+        if known is not None:
+            yield known
+
+
+def _summed_over_samples(flow: Dataflow, turns: list[Turn]) -> SummedOverSamples | None:
+    row = turns[-1].row
+    taken = [each for turn in turns for each in _parts_added(flow, turn)]
+    axes = {(table, axis) for table, axis, _ in taken}
+    if len(axes) != 1 or len({number for *_, number in taken}) < _FEWEST or not flow.has_step_after(row):
+        return None
+    ((table, axis),) = axes
+    stacked = _stack_of_steps(flow, table, row)
+    return SummedOverSamples(row, stacked[0], axis) if stacked is not None and stacked[1] == 1 - axis else None
+
+
+def _parts_added(flow: Dataflow, turn: Turn) -> Iterator[tuple[int, int, object]]:
+    """The parts of tables that a turn adds: of which table, along which axis, and their number."""
+    for factors in turn.added:
+        for tensor, row in factors.tensors:
+            made = flow.newest_producer(tensor, row)
+            call = None if made is None else flow.log.calls[made]
+            if call is None or plain_name(call.function) not in ("getitem", "select") or len(call.inputs) != 1:
+                continue
+            numbers = {place: value for place, value in call.scalars.items() if type(value) is int and "." not in place}
+            table = call.inputs[0].tensor
+            for place, number in numbers.items() if len(numbers) == 1 else ():
+                axis = _AXES.get(place)
+                if axis is not None and len(shape_of(flow, table)) == _TABLE:
+                    yield table, axis, number
+
+
+def _stack_of_steps(flow: Dataflow, table: int, row: int) -> tuple[int, int] | None:
+    """The call that stacked what was computed step by step, and the axis of the steps."""
+    for made, call in flow.makers(table, row, _MOST_LOOKS):
+        name = plain_name(call.function)
+        if name == "stack":
+            axis = call.scalars.get("dim", call.scalars.get("1", 0))
+            is_known = type(axis) is int and len(call.inputs) > _FEWEST and _is_step_by_step(flow, call, made)
+            return (made, axis % _TABLE) if is_known and type(axis) is int else None
+        if name not in _SAME:
+            return None
+    return None
+
+
+_SAME = frozenset({"detach", "float", "double", "to", "clone", "contiguous", "mul", "div", "clamp", "tanh", "sign"})
+
+
+def _is_step_by_step(flow: Dataflow, call: Call, row: int) -> bool:
+    """Whether each of the last parts was computed from something that was made with the one before it."""
+    made = [flow.newest_producer(use.tensor, row) for use in call.inputs[-_CHAINED:]]
+    known = [each for each in made if each is not None]
+    if len(known) != len(made) or len(known) < _FEWEST + 1 or known != sorted(set(known)):
+        return False
+    return all(
+        any(before < each <= last for each in flow.ancestors(use.tensor, row, before))
+        for before, last, use in zip(known, known[1:], call.inputs[-len(known) :][2:], strict=False)
+    )
+
+
+_CHAINED = 4
+
+
 def _totals(flow: Dataflow) -> Iterator[tuple[int, tuple[int, int]]]:
     """Tables that got the totals of a loop: the axis of its turns, and the call that adds up."""
     for turns in carried_sums(flow):
@@ -63,7 +145,7 @@ def _axis_of_turn(call: Call, total: int, made: dict[int, int]) -> int | None:
     name = plain_name(call.function)
     if name == "setitem" and call.inputs[-1].tensor == total and len(call.inputs) == _TABLE:
         numbers = [place for place, value in call.scalars.items() if type(value) is int and "." not in place]
-        return {"1": 0, "1[0]": 0, "1[1]": 1}.get(numbers[0]) if len(numbers) == 1 else None
+        return _AXES.get(numbers[0]) if len(numbers) == 1 else None
     if name == "stack" and sum(use.tensor in made for use in call.inputs) >= _FEWEST:
         axis = call.scalars.get("dim", call.scalars.get("1", 0))
         return axis if axis in (0, 1) and type(axis) is int else None
