@@ -59,3 +59,25 @@ def test_a_generator_that_runs_behind_the_block_is_told(name: str, tmp_path: Pat
 @pytest.mark.parametrize("name", IN_TIME)
 def test_what_runs_in_the_block_is_right(name: str, tmp_path: Path) -> None:
     assert not alarms(PROGRAM.replace("GUESS", IN_TIME[name]), tmp_path)
+
+
+BOOTSTRAPPED = (
+    HEAD
+    + """
+value = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(value.parameters(), lr=0.01)
+def bootstrap(reward, after):
+    return reward + 0.9 * value(after).squeeze(-1)
+for step in range(4):
+    parts = [(torch.randn(8, 4), torch.randn(8), torch.randn(8, 4)) for _ in range(3)]
+    with torch.no_grad():
+        targets = (bootstrap(reward, after) for _, reward, after in parts)  # HERE
+    loss = sum(F.mse_loss(value(x).squeeze(-1), target) for (x, _, _), target in zip(parts, targets))
+"""
+    + TRAIN
+)
+
+
+def test_targets_that_a_generator_computes_too_late_are_told_at_the_generator_alone(tmp_path: Path) -> None:
+    assert_first_alarm(BOOTSTRAPPED, "gradient_into_target", tmp_path)
+    assert len(alarms(BOOTSTRAPPED, tmp_path)) == 1

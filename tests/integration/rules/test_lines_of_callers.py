@@ -128,6 +128,18 @@ WRONG: dict[str, tuple[str, str]] = {
         + TOWER.replace("HIDDEN", "hidden(tower, x)")
         + TRAIN,
     ),
+    "a function that moves what it detaches to the model's type": (
+        "detached",
+        "def prepared(h, kind=torch.float32):\n    return h.detach().to(kind)  # HERE\n"
+        + TOWER.replace("HIDDEN", "prepared(tower(x))")
+        + TRAIN,
+    ),
+    "a helper that keeps a copy for a log": (
+        "detached",
+        "def logged(h):\n    return h.detach().to('cpu')\n"
+        + TOWER.replace("head(HIDDEN)", "head(logged(tower(x)))  # HERE")
+        + TRAIN,
+    ),
     "a function that computes with what it detaches": (
         "detached",
         "def scaled(h):\n    h = h.detach()  # HERE\n    return h / h.norm(dim=1, keepdim=True)\n"

@@ -99,16 +99,27 @@ def line_outside_helper(case: Case, found: CutOff) -> BetterLine | None:
 
 
 def _only_returns(case: Case, own: CallSite) -> bool:
-    """Whether a function only returns what it was given in another form, also inside of lists: it stores nothing, and
-    computes nothing with NumPy."""
+    """Whether a function only returns what it was given in another form, also inside of lists: it stores nothing,
+    computes nothing with NumPy, and is not there to move it to the device or type of a model."""
     tree = own_tree(case, own.file)
     function = None if tree is None else function_on(tree, own.line)
     if function is None:
         return False
     body = [each for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function]
-    called = {called_name(each) for each in ast.walk(function) if isinstance(each, ast.Call)}
-    names = _SAME_VALUES | _OF_CONTAINERS | {function.name}
-    return called <= names and all(isinstance(each, (ast.Return, ast.If)) or _is_text(each) for each in body)
+    calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
+    if {called_name(each) for each in calls} - _SAME_VALUES - _OF_CONTAINERS - {function.name} or any(
+        map(_moves, calls)
+    ):
+        return False
+    return all(isinstance(each, (ast.Return, ast.If)) or _is_text(each) for each in body)
+
+
+def _moves(call: ast.Call) -> bool:
+    """``x.to(device)``, and not ``x.to("cpu")``, as for a log."""
+    given = [*call.args, *(each.value for each in call.keywords)]
+    return called_name(call) == "to" and not any(
+        isinstance(each, ast.Constant) and each.value == "cpu" for each in given
+    )
 
 
 def _is_text(node: ast.stmt) -> bool:

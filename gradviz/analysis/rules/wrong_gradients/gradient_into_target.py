@@ -107,11 +107,15 @@ class GradientIntoTarget(Rule):
         targets, words = (following, _FOLLOWS) if following else (copies, _IS_A_COPY)
         if targets and used_instead.isdisjoint(targets):
             yield self._finding(histories, targets, reached[targets[0]], words)
-        yield from self._of_the_model_itself(case)
+        late = [*self._of_late_generators(case)]
+        # Where a generator runs too late, the targets that it computes have a gradient for this reason.
+        yield from late or self._of_the_model_itself(case)
         for twins in twin_calls(histories, case.backward_calls):
             yield self._forgotten(case, twins)
         for imitated in imitated_targets(case):
             yield self._imitated(case, imitated)
+
+    def _of_late_generators(self, case: Case) -> Iterator[Finding]:
         found = ((file, generator) for file, tree in own_files(case) for generator in late_generators(tree))
         for file, generator in found:
             rows = _computed_late(case, file, generator)
