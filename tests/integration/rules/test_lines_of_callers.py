@@ -134,6 +134,14 @@ WRONG: dict[str, tuple[str, str]] = {
         + TOWER.replace("HIDDEN", "prepared(tower(x))")
         + TRAIN,
     ),
+    "a decorator that runs a loss without gradients": (
+        "no_grad_block",
+        "losses = {}\ndef measured(name):\n    def decorate(f):\n        def run(*given):\n"
+        "            with torch.no_grad():\n                return f(*given)\n        losses[name] = run\n        return run\n    return decorate\n"
+        '@measured("error")  # HERE\ndef error(out, x):\n    return (out - x[:, :1]).square().mean()\n'
+        + TOWER.replace("HIDDEN", "tower(x)").replace("(out - x[:, :1]).square().mean()", "error(out, x)")
+        + TRAIN,
+    ),
     "a helper that keeps a copy for a log": (
         "detached",
         "def logged(h):\n    return h.detach().to('cpu')\n"

@@ -17,6 +17,7 @@ from gradviz.analysis.rules.bases.cut_lines import BetterLine
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 from gradviz.analysis.rules.bases.losses.scales.cut_statistics import CutStatistics, cut_statistics
 from gradviz.analysis.rules.bases.sources.cached_results import function_on, line_that_keeps_result
+from gradviz.analysis.rules.bases.sources.lines.lines_of_decorators import decorated_without_gradients
 from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 from gradviz.graph.model import CallSite
 
@@ -117,7 +118,22 @@ class NoGradBlock(CutRule):
     def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
         made = _leaf_of_fixed_point(case.dataflow, found)
         location = None if made is None else case.location_of_call(made)
-        return _line_that_keeps(case, found) if location is None else BetterLine(location, _SOLVED, _APPLY_AGAIN)
+        if location is not None:
+            return BetterLine(location, _SOLVED, _APPLY_AGAIN)
+        return _line_that_keeps(case, found) or _line_of_decorator(case, found)
+
+
+def _line_of_decorator(case: Case, found: CutOff) -> BetterLine | None:
+    decorated = decorated_without_gradients(case, found.cut.call)
+    if decorated is None:
+        return None
+    decorator, function = decorated.decorator, decorated.function
+    return BetterLine(
+        decorated.location,
+        f"{decorator} runs {function}() without gradients wherever it is called",
+        f"leave {decorator} out here, or have it return {function}() itself and keep what runs without gradients "
+        "elsewhere",
+    )
 
 
 def _line_that_keeps(case: Case, found: CutOff) -> BetterLine | None:
