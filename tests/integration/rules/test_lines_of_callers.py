@@ -40,6 +40,20 @@ def repackage(state):
         return state.detach()
     return tuple(repackage(each) for each in state)
 """
+DECORATED = """
+losses = {}
+def measured(name):
+    def decorate(f):
+        def run(*given):
+            with torch.no_grad():
+                return f(*given)
+        losses[name] = run
+        return run
+    return decorate
+@measured("error")  # HERE
+def error(out, x):
+    return (out - x[:, :1]).square().mean()
+"""
 TOWER = """
 class Tower(nn.Module):
     def __init__(self):
@@ -136,9 +150,7 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "a decorator that runs a loss without gradients": (
         "no_grad_block",
-        "losses = {}\ndef measured(name):\n    def decorate(f):\n        def run(*given):\n"
-        "            with torch.no_grad():\n                return f(*given)\n        losses[name] = run\n        return run\n    return decorate\n"
-        '@measured("error")  # HERE\ndef error(out, x):\n    return (out - x[:, :1]).square().mean()\n'
+        DECORATED
         + TOWER.replace("HIDDEN", "tower(x)").replace("(out - x[:, :1]).square().mean()", "error(out, x)")
         + TRAIN,
     ),
