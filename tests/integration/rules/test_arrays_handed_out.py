@@ -71,3 +71,43 @@ def test_environments_that_make_a_new_array_are_left_alone(tmp_path: Path, monke
     )
     script = _script(tmp_path, monkeypatch, "cart_renewed", renewed)
     assert "batch_of_equal_rows" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+RECORDED = f"""{HEAD}
+from {{module}} import Cart
+env, states, after = Cart(), [], []
+for _ in range(4):
+    state = env.reset()
+    for _ in range(10):
+        states.append(torch.from_numpy(state))
+        state, _ = env.step(2)
+        after.append(torch.from_numpy(state))
+states, after = torch.stack(states), torch.stack(after)
+model = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+for step in range(8):
+    rows = torch.randint(0, len(states), (16,))
+    loss = F.mse_loss(model(states[rows]), after[rows] - states[rows])
+{TRAIN}"""
+
+
+def test_transitions_that_are_stored_before_a_training_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _script(tmp_path, monkeypatch, "cart_recorded")
+    script = RECORDED.replace("{module}", "cart_recorded")
+    told = [each for each in alarms(script, tmp_path) if each.cause == "batch_of_equal_rows"]
+    assert told
+    assert "samples that have the memory of 4 arrays" in told[0].message
+    copied = script.replace("from_numpy(state)", "from_numpy(state.copy())")
+    assert "batch_of_equal_rows" not in {each.cause for each in alarms(copied, tmp_path)}
+
+
+def test_one_frame_that_is_stacked_on_purpose_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _script(tmp_path, monkeypatch, "cart_stacked")
+    stacked = RECORDED.replace("{module}", "cart_stacked").replace("from_numpy(state)", "tensor(state)")
+    frames = "frames = torch.stack([torch.from_numpy(env.reset()) for _ in range(10)])\n"
+    stacked = stacked.replace("model = ", frames + "model = ", 1).replace(
+        "model(states[rows])", "model(states[rows] - frames[:1])"
+    )
+    assert "batch_of_equal_rows" not in {each.cause for each in alarms(stacked, tmp_path)}

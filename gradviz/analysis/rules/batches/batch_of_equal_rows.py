@@ -7,12 +7,17 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.batch_lines import CARRY, DRAWS
-from gradviz.analysis.rules.bases.batches.equal_rows import Origin, line_of_equal_rows, origin_of_equal_rows
+from gradviz.analysis.rules.bases.batches.equal_rows import (
+    Origin,
+    line_of_equal_rows,
+    origin_of_equal_rows,
+    stacks_of_few_arrays,
+)
 from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
 from gradviz.analysis.rules.bases.copies.equal_parts import joint_of_equal_parts, were_different
 from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_returns_own
@@ -93,6 +98,29 @@ class BatchOfEqualRows(Rule):
                     yield finding
 
         yield from self._of_parts(case, told)
+        yield from self._of_arrays(case, told)
+
+    def _of_arrays(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:
+        """The findings about samples that were stored as the memory of an array which an environment goes on changing,
+        before any batch is taken from them."""
+        flow = case.dataflow
+        own = line_that_returns_own(case)
+        for row, arrays in stacks_of_few_arrays(flow) if own is not None else ():
+            location, made = line_of_equal_rows(case, row) or own, location_of_call(flow, row)
+            if location not in told and _trains(flow, row):
+                told.add(location)
+                count = len(flow.log.calls[row].inputs)
+                memory = "one array" if arrays == 1 else f"{arrays:,} arrays"
+                yield self.finding(
+                    f"{call_words(flow.log.calls[row])} got {count:,} samples that have the memory of {memory}: all "
+                    "samples of an array are the same, the last one",
+                    symptom="grad_wrong",
+                    why=_NO_COPY,
+                    fix=_COPY_EACH,
+                    location=location,
+                    symptom_location=made if made != location else None,
+                    evidence={"samples": count, "arrays": arrays},
+                )
 
     def _of_parts(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:
         """The findings about batches of several parts."""
@@ -113,10 +141,8 @@ class BatchOfEqualRows(Rule):
                     f"all rows of each part of a batch are the same at {len(joints):,} steps, such as all observations "
                     "of an episode: they are one array, which was changed in place after each was stored",
                     symptom="grad_wrong",
-                    why="as_tensor() and from_numpy() do not copy, so what is stored changes with the array that an "
-                    "environment returns",
-                    fix="store a copy of each sample: state.copy() of an array, state.clone() of a tensor; or return "
-                    "one where the environment hands out its own array",
+                    why=_NO_COPY,
+                    fix=_COPY_EACH,
                     location=location,
                     symptom_location=made if made != location else used,
                     evidence={"steps": len(joints)},
@@ -149,6 +175,13 @@ class BatchOfEqualRows(Rule):
         )
 
 
+_NO_COPY = (
+    "as_tensor() and from_numpy() do not copy, so what is stored changes with the array that an environment returns"
+)
+_COPY_EACH = (
+    "store a copy of each sample: state.copy() of an array, state.clone() of a tensor; or return one where the "
+    "environment hands out its own array"
+)
 _MIN_STEPS = 3
 _MIN_SHARE = 0.8
 _MIN_ROWS = 4
@@ -158,6 +191,13 @@ _FIRST = frozenset({
     "linear", "matmul", "mm", "addmm", "bmm", "einsum", "conv1d", "conv2d", "conv3d", "layer_norm", "batch_norm",
     "embedding", "lstm", "gru", "rnn_tanh", "rnn_relu",
 })  # fmt: skip
+
+
+def _trains(flow: Dataflow, row: int) -> bool:
+    """Whether something with gradients is computed from what a call returns."""
+    calls = flow.log.calls
+    made = (use.tensor for use in calls[row].outputs)
+    return any(calls[each].live_inputs for tensor in made for each in flow.descendants(tensor, row))
 
 
 # -- what trained layers get -------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import pairwise
+
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import calls_named, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.batches.batch_lines import taken_from_loader
@@ -46,6 +49,23 @@ def _is_equal_batch(flow: Dataflow, row: int, use: TensorUse, size: tuple[int, .
     values = flow.values_of(use, row)
     is_part = plain_name(flow.log.calls[row].function) == "getitem"
     return values is not None and values.equal_rows and (is_part or shape_of(flow, use.tensor)[:1] == size)
+
+
+def stacks_of_few_arrays(flow: Dataflow) -> Iterator[tuple[int, int]]:
+    """The calls that stack many tensors over the memory of few arrays, one array after the other, as an environment
+    returns them that has an array for each episode; each with the number of the arrays."""
+    for row, call in calls_named(flow, _STACKS):
+        if len(call.inputs) >= _MANY and flow.has_step_after(row):
+            owners = (flow.log.tensors[use.tensor].array_of for use in call.inputs)
+            arrays = [use.tensor if owner is None else owner for use, owner in zip(call.inputs, owners, strict=True)]
+            changes = sum(one != other for one, other in pairwise(arrays))
+            is_of_few = len({use.tensor for use in call.inputs}) >= _MANY and _MANY * (changes + 1) <= len(arrays)
+            if is_of_few and changes + 1 == len(set(arrays)):
+                yield row, changes + 1
+
+
+_STACKS = frozenset({"stack", "cat", "vstack"})
+_MANY = 8
 
 
 def line_of_equal_rows(case: Case, origin: int) -> Location | None:
