@@ -495,6 +495,45 @@ for step in range(8):
     loss.backward()
     optimizer.step()
 """,
+    "a scale for each channel of single clips": """
+conv = nn.Conv1d(4, 4, 3, padding=1)
+optimizer = torch.optim.Adam(conv.parameters(), lr=0.01)
+scale = None
+for step in range(8):
+    clip = torch.randn(4, 40) * torch.tensor([1.0, 2.0, 3.0, 4.0])[:, None]
+    if scale is None:
+        scale = clip.std(1, keepdim=True)
+    loss = (conv(clip / scale) - clip / scale).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    "a scale for each feature, with samples in columns": """
+weight = nn.Parameter(torch.randn(3, 6))
+optimizer = torch.optim.Adam([weight], lr=0.01)
+scale = None
+for step in range(8):
+    x = torch.randn(6, 30)
+    if scale is None:
+        scale = x.std(1, keepdim=True)
+    loss = (weight @ (x / scale) - x[:3] / scale[:3]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
+    "a graph of the same sensors": """
+layer = nn.Linear(6, 3)
+optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
+near = None
+for step in range(8):
+    x = torch.randn(20, 3)
+    if near is None:
+        near = torch.cdist(x, x).topk(4, largest=False).indices
+    loss = (layer(torch.cat([x[near].mean(1), x], 1)) - x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     "returns of a rollout": """
 policy = nn.Linear(4, 2)
 optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)

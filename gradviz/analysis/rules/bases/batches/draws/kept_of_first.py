@@ -79,6 +79,8 @@ _FACTORIES = frozenset({
     "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
 })  # fmt: skip
 _MIX_ROWS = frozenset({"cov", "corrcoef", "t", "T", "H", "adjoint", "randperm"})
+_RANKS_OF_ONE = {"conv1d": 2, "conv2d": 3, "conv3d": 4}
+"""Layers that take one sample without an axis for samples, and the number of axes that it then has."""
 _OF_MATRICES = frozenset({
     "svd", "qr", "eigh", "eig", "eigvalsh", "eigvals", "inv", "pinv", "cholesky", "solve", "lstsq", "matrix_exp", "det",
     "inverse", "svdvals", "matrix_power", "slogdet", "lu_factor",
@@ -167,7 +169,8 @@ def _met_others(flow: Dataflow, tensor: int, made: int, steps: list[int]) -> Kep
     sources = _sources(flow, tensor, made, size)
     later: dict[int, dict[Hashable, _Meeting]] | None = None
     roots: frozenset[int] | None = None
-    for meeting in _meetings(flow, tensor, made, until, size) if sources else ():
+    is_of_samples = bool(sources) and not _is_axis_of_features(flow, own, until, size)
+    for meeting in _meetings(flow, tensor, made, until, size) if is_of_samples else ():
         found = _read_by(flow, tensor, meeting, own, sources)
         if found is None:
             continue
@@ -293,6 +296,21 @@ def _second_axis(call: Call, rank: int) -> list[int]:
     return [second % rank] if type(second) is int else []
 
 
+def _is_axis_of_features(flow: Dataflow, first: int, last: int, size: int) -> bool:
+    """Whether a network of the step sums over a first axis of as many: that of features, or of the channels of one
+    sample, for which what is fitted to the first sample may be kept."""
+    for row in range(first, min(last, first + _MOST_CALLS)):
+        call = flow.log.calls[row]
+        if len(call.inputs) < _BOTH:
+            continue
+        name = plain_name(call.function)
+        use, weight = (call.inputs[1], call.inputs[0]) if name in _PRODUCTS else call.inputs[:_BOTH]
+        given, rank = shape_of(flow, use.tensor), _RANKS_OF_ONE.get(name, _BOTH if name in _PRODUCTS else 0)
+        if rank and len(given) == rank and given[0] == size and _is_parameter(flow, weight):
+            return True
+    return False
+
+
 def _first_letter_stays(call: Call, use: TensorUse) -> bool:
     equation = equation_of(call)
     places = [each is use for each in call.inputs]
@@ -327,11 +345,10 @@ def _meetings(flow: Dataflow, tensor: int, after: int, until: int, size: int) ->
             continue
         own = [use for use in call.inputs if use.tensor in reached]
         rest = [use for use in call.inputs if use.tensor not in reached and not _is_parameter(flow, use)]
-        for use in own:
-            for other in rest:
-                if _is_row_by_row(flow, call, use, other, size):
-                    yield _Meeting(row, use.place, other)
-        if any(use.requires_grad for use in rest):
+        pairs = [(use, other) for use in own for other in rest if _is_row_by_row(flow, call, use, other, size)]
+        yield from (_Meeting(row, use.place, other) for use, other in pairs)
+        is_mixed = bool(rest) and not pairs and plain_name(call.function) in _BY_INDEX | _PRODUCTS
+        if is_mixed or any(use.requires_grad for use in rest):
             continue
         for out in call.outputs:
             if out.tensor not in reached and _has_rows(shape_of(flow, out.tensor), size):
@@ -360,9 +377,12 @@ def _is_row_by_row(flow: Dataflow, call: Call, use: TensorUse, other: TensorUse,
     if not _has_rows(given, size) or not _has_rows(met, size) or use is other:
         return False
     if name in _BY_INDEX:
-        # An index of one axis takes rows of its own batch, where all of them are in one axis.
-        is_index = use is not call.inputs[0]
-        return is_index and other is call.inputs[0] and (given[0] == met[0] or prod(given) == given[0] > size)
+        if use is call.inputs[0] or other is not call.inputs[0]:
+            return False
+        is_number = len(call.inputs) == _BOTH and flow.log.tensors[use.tensor].facts.dtype != "bool"
+        # A table of which each row names several others is that of the nodes of a graph. One axis is an order of the
+        # samples, or has the points of all of them.
+        return (len(given) == 1 or not is_number) and (given[0] == met[0] or prod(given) == given[0] > size)
     if given[0] != met[0]:
         return False
     if name in _BATCHED:
