@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.lost_terms import LostTerm
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import (
@@ -27,6 +28,7 @@ from gradviz.analysis.parameters.unused_parameters import (
 from gradviz.analysis.rules.bases.formulas.derivatives.hidden_zeros import HiddenZeros, hidden_zeros
 from gradviz.analysis.rules.bases.parameters.lost_results import line_that_gets, use_it, where_left_out
 from gradviz.analysis.rules.bases.parameters.unused_rule import UnusedRule
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.capture.capture import ScriptError
 
 
@@ -89,9 +91,14 @@ class UnusedParameter(UnusedRule):
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
         without_path = {number for found in case.cut_off for number in found.tensors}
+        together: dict[tuple[int, Location | None, int | None], list[int]] = {}
         for number, row in refused_targets(histories):
             if number not in without_path:
-                yield self._refused_target(histories, number, row)
+                is_computed = histories.tensor(number).role != "parameter"  # It has a line of its own.
+                key = row, where_left_out(histories, number, row), number if is_computed else None
+                together.setdefault(key, []).append(number)
+        for (row, place, _), numbers in together.items():
+            yield self._refused_target(case, numbers, row, place)
         for zeros in hidden_zeros(case.dataflow):
             if without_path.isdisjoint(zeros.every):
                 yield self._hidden_zeros(case, zeros)
@@ -175,21 +182,27 @@ class UnusedParameter(UnusedRule):
             evidence={"times": zeros.times},
         )
 
-    def _refused_target(self, histories: ParameterHistories, number: int, row: int) -> Finding:
+    def _refused_target(self, case: Case, numbers: list[int], row: int, left: Location | None) -> Finding:
+        histories, number = case.histories, numbers[0]
         here = location_of_call(histories.flow, row)
         uses = histories.flow.producers(number, row)
         is_fresh = any(use.tensor == number and use.has_grad_fn for use in histories.log.calls[row].inputs)
         made = location_of_call(histories.flow, uses[-1]) if uses else None
+        # Another loss may use one of several results: the question is wrong, not the model.
+        is_of_another = not is_fresh and _is_one_of_several_results(case, left)
         what = "it was made after, or beside, what the loss was computed from" if is_fresh else "no path leads to it"
         return self.finding(
-            f"the loss was not computed from {histories.name(number)}, but autograd.grad() needs its gradient: {what}",
+            f"the loss was not computed from {histories.together(numbers)}, but autograd.grad() needs "
+            f"{'their gradients' if numbers[1:] else 'its gradient'}: {what}",
             severity="error",
             symptom="raises",
             why="only the very tensor that the computation started with has a gradient, not a copy or a view of it",
-            fix="compute the loss from this tensor, or pass the tensor that it was computed from",
-            location=made if is_fresh else where_left_out(histories, number, row) or here,
-            symptom_location=here,
-            tensors=names_of(histories.flow, [number]),
+            fix="ask for the gradients of what the loss uses alone, or pass allow_unused=True and leave out each None"
+            if is_of_another
+            else "compute the loss from this tensor, or pass the tensor that it was computed from",
+            location=made if is_fresh else here if is_of_another else left or here,
+            symptom_location=None if is_of_another else here,
+            tensors=names_of(histories.flow, numbers),
         )
 
     def _distributed(self, histories: ParameterHistories) -> Iterator[Finding]:
@@ -210,6 +223,13 @@ class UnusedParameter(UnusedRule):
             tensors=names_of(histories.flow, silent),
             evidence={"parameters": len(silent)},
         )
+
+
+def _is_one_of_several_results(case: Case, location: Location | None) -> bool:
+    """Whether a line returns what it computes beside other results: a second head of a network."""
+    lines = {} if location is None else case.capture.sources.get(location.file, {})
+    statement = None if location is None else tree_of(lines).statement_at(location.line)
+    return isinstance(statement, ast.Return) and isinstance(statement.value, (ast.Tuple, ast.Dict))
 
 
 def _without(
