@@ -89,6 +89,11 @@ def test_points_outside_of_the_image_are_told_as_such(tmp_path: Path) -> None:
     assert "all points of the grid lie outside of -1 to 1" in alarms(script, tmp_path)[0].message
 
 
+def test_points_outside_of_the_image_are_told_where_they_are_scaled(tmp_path: Path) -> None:
+    scaled = IMAGES.replace("  # HERE", "").replace("    read =", "    points = 2 * pixels - 1  # HERE\n    read =")
+    assert_first_alarm(HEAD + scaled.format(grid="points.flip(-1)") + TRAIN, "zero_gradient_op", tmp_path)
+
+
 def test_points_inside_of_the_image_are_right(tmp_path: Path) -> None:
     assert alarms(HEAD + IMAGES.format(grid="2 * pixels / 7 - 1") + TRAIN, tmp_path) == []
 

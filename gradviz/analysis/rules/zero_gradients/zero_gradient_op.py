@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.numbers.zero_slopes import is_flat_everywhere
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.zero_gradient_rule import NEAREST, ZeroGradientRule
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -66,8 +67,10 @@ class ZeroGradientOp(ZeroGradientRule):
             return None
         turned = _straight_through_turned_round(case.dataflow, zero.call)
         split = _split_into_single_rows(case.dataflow, zero.call) if turned is None else None
-        found, fix = (turned, _TURN_ROUND) if split is None else (split, _CONTRAST_MORE)
-        return None if found is None else (case.location_of_call(found), fix)
+        scaled = _scaled_to_points(case.dataflow, zero.call) if turned is split is None else None
+        choices = (turned, _TURN_ROUND), (split, _CONTRAST_MORE), (scaled, _WORDS["grid_sample"].fix)
+        found = next(((row, fix) for row, fix in choices if row is not None), None)
+        return None if found is None else (case.location_of_call(found[0]), found[1])
 
 
 class _Words(NamedTuple):
@@ -155,6 +158,20 @@ def _split_into_single_rows(flow: Dataflow, row: int) -> int | None:
     if not any(plain_name(made.function) in _PRODUCTS and len(made.live_inputs) > 1 for _, made in above):
         return None
     return next((each for each, made in above if _is_split_into_rows(flow, made)), None)
+
+
+def _scaled_to_points(flow: Dataflow, row: int) -> int | None:
+    """The call that scaled the points of a grid of which all lie outside of the image."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "grid_sample" or call.scalars.get("mode") == "nearest" or not call.inputs[1:]:
+        return None
+    for made, maker in flow.makers(call.inputs[1].tensor, row, _MAX_FOLLOWED):
+        name = plain_name(maker.function)
+        if name in _SCALES:
+            return made if made > flow.step_before(row) else None
+        if name not in SHAPE_ONLY | {"flip"}:
+            return None
+    return None
 
 
 def _is_split_into_rows(flow: Dataflow, call: Call) -> bool:
