@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line_beside, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies, is_anchor, original_of
@@ -107,7 +107,7 @@ class StaleOptimizerParams(Rule):
         return self.finding(
             f"{histories.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {names} "
             f"{'was' if len(names.split()) == 1 else 'were'} replaced{inside} after the optimizer was made"
-            f"{_at(optimizer_location, location)}{', which still holds the old one' if had else ''}",
+            f"{at_line_beside(optimizer_location, location)}{', which still holds the old one' if had else ''}",
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: old ones get no gradient, and new ones never change",
@@ -194,12 +194,6 @@ def _optimizer_before(histories: ParameterHistories, replaced: Iterable[int]) ->
     steps = histories.steps_by_optimizer
     stepping = [each for number, each in made.items() if max(steps.get(number, ()), default=-1) > row]
     return max(stepping or made.values())
-
-
-def _at(line: Location | None, told: Location | None) -> str:
-    """`` at line 10``, or `` in trainer.py:10`` beside a line of another file."""
-    is_elsewhere = line is not None and told is not None and line.file != told.file
-    return f" in {_file_name(line)}:{line.line}" if line is not None and is_elsewhere else at_line(line)
 
 
 def _file_name(location: Location) -> str:
