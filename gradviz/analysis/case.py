@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.analysis.cuts.lost_terms import LostTerm, lost_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.cuts.partial_cuts import partial_cuts
+from gradviz.analysis.cuts.stage_cuts import stage_cuts
 from gradviz.analysis.cuts.zero_terms import ZeroTerm, zero_terms
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -130,6 +131,12 @@ class Case:
         """The lines that cut one of several paths, and that nobody writes for that purpose."""
         known = {each.cut.call_site for each in self.cut_off}
         return tuple(each for each in partial_cuts(self.histories) if each.cut.call_site not in known)
+
+    @cached_property
+    def stage_cuts(self) -> tuple[CutOff, ...]:
+        """The lines that cut off what an optimizer holds in all of its steps, and that learns from another stage."""
+        known = {each.cut.call_site for each in (*self.cut_off, *self.partial_cuts)}
+        return tuple(each for each in stage_cuts(self.histories) if each.cut.call_site not in known)
 
     @cached_property
     def silent_functions(self) -> tuple[SilentFunction, ...]:

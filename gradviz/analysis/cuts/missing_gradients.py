@@ -65,6 +65,8 @@ class CutOff(Struct, frozen=True):
     """If so, other calls that cut it off: ``detach()`` may be meant there, or is no way to mend it alone."""
     is_of_leaf: bool = False
     """Whether the root was made a leaf, so that the backward call reaches nothing else."""
+    stage: int | None = None
+    """If a loss of another stage brings them gradients: the optimizer in whose steps they get none."""
 
     @property
     def cut(self) -> Cut:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from functools import cache
 from itertools import chain
+from pathlib import PurePath
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
@@ -83,6 +84,13 @@ def call_words(call: Call) -> str:
 def at_line(site: CallSite | Location | None) -> str:
     """`` at line 15``; empty if the line is unknown."""
     return "" if site is None else f" at line {site.line}"
+
+
+def at_line_beside(line: Location | None, told: Location | None) -> str:
+    """`` at line 12``, or `` in models.py:12`` in a finding that stands in another file."""
+    if line is None or told is None or line.file == told.file:
+        return at_line(line)
+    return f" in {PurePath(line.file).name}:{line.line}"
 
 
 def is_in_library(flow: Dataflow, row: int) -> bool:

@@ -403,13 +403,13 @@ class ParameterHistories:
             return ()
         # Copies with a history, as meta learning puts in the place of parameters, hand their gradients on.
         leaves = (n for n in sorted(self.reached - self.trained) if self.tensor(n).is_leaf)
-        candidates = [n for n in leaves if not self._is_changed(n, self._first_reach.get(n, first))]
+        candidates = [n for n in leaves if not self._is_changed(n, self.first_reach.get(n, first))]
         is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
         handed_on = HandedOnGradients(self.log)
         return tuple(n for n in candidates if not handed_on.is_of(n)) if is_training else ()
 
     @cached_property
-    def _first_reach(self) -> dict[int, int]:
+    def first_reach(self) -> dict[int, int]:
         """By leaf: the first backward call that reached it."""
         return {number: row for row in reversed(self.reached_by) for number in self.reached_by[row]}
 

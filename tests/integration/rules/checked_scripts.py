@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
+
+import pytest
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
@@ -54,3 +57,13 @@ def assert_first_alarm(script: str, cause: str, folder: Path) -> None:
     here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
     found = [(each.cause, each.location and each.location.line) for each in alarms(script, folder)]
     assert found[:1] == [(cause, here)]
+
+
+def in_files(files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Writes modules into a folder of their own names; what a script has to say before it imports them."""
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    return ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from gradviz.analysis.check.report import check_report
 from gradviz.analysis.rules import RULES
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, recorded
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, in_files, recorded
 
 MODEL = """
 class Net(nn.Module):
@@ -114,13 +113,3 @@ def test_files_that_are_too_long_to_be_read_are_disclosed(tmp_path: Path, monkey
         case = recorded(HEAD + MODEL + in_files(files, tmp_path, monkeypatch) + script + STEPS, tmp_path)
         sentences = check_report(case, RULES).disclosures
         assert any("1 more file of the program" in each for each in sentences) == disclosed
-
-
-def in_files(files: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Writes modules into a folder of their own names; what a script has to say before it imports them."""
-    for name, text in files.items():
-        (folder / f"{name}.py").write_text(text)
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.sources.parsed_lines import FUNCTIONS
 from gradviz.analysis.sources.source_tree import all_parameters_of, called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
@@ -228,6 +230,30 @@ def _argument_that_cuts(case: Case, own: CallSite) -> tuple[str, bool] | None:
 
 
 _CUT_AS_TOLD = frozenset({"detach", "detach_", "data"})
+
+
+def is_cut_on_condition(case: Case, found: CutOff) -> bool:
+    """Whether the line cuts only at some times, as in the first epochs; what kind of object it has does not count."""
+    own = case.dataflow.line_of(blamed_call(case.dataflow, found))
+    tree = None if own is None else own_tree(case, own.file)
+    if own is None or tree is None:
+        return False
+    for node in tree.nodes:
+        if isinstance(node, ast.Attribute) and node.lineno == own.line and node.attr in _CUT_AS_TOLD:
+            for outer in takewhile(lambda each: not isinstance(each, FUNCTIONS), tree.around(node)):
+                if isinstance(outer, (ast.If, ast.IfExp)) and not _asks_for_kind(outer.test):
+                    return True
+    return False
+
+
+def _asks_for_kind(test: ast.expr) -> bool:
+    """``isinstance(output, tuple)``, ``output is not None``, ``__name__ == "__main__"``."""
+    inside = list(ast.walk(test))
+    return (
+        any(called_name(node) in ("isinstance", "is_tensor", "hasattr") for node in inside)
+        or any(isinstance(node, ast.Constant) and node.value is None for node in inside)
+        or any(isinstance(node, ast.Name) and node.id == "__name__" for node in inside)
+    )
 
 
 # -- a choice, which has no derivative, of what a trained part takes or computes ---------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import blamed_call, cause_of
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.dataflow.call_words import plain_name, short_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, short_name
 from gradviz.analysis.dataflow.cuts import REWRAPS
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.refused_calls import frozen_above
@@ -19,7 +20,12 @@ from gradviz.analysis.dataflow.tensor_words import name_of, together
 from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, Location, NodeAt, Severity
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.cut_inputs import dead_inputs
-from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_outside_helper, line_that_asks
+from gradviz.analysis.rules.bases.cut_lines import (
+    BetterLine,
+    is_cut_on_condition,
+    line_outside_helper,
+    line_that_asks,
+)
 from gradviz.graph.call_log import Call
 
 _MAX_CALLS = 6
@@ -50,6 +56,11 @@ class CutRule(Rule):
         for found in case.partial_cuts:
             if cause_of(flow, found) == self.name:
                 yield self._finding(case, flow, found, "note" if found.may_be_meant else "warning")
+        for found in case.stage_cuts:
+            if cause_of(flow, found) == self.name:
+                is_meant = found.may_be_meant or _is_a_target(flow, found) or is_cut_on_condition(case, found)
+                seen = replace(found, may_be_meant=is_meant)
+                yield self._finding(case, flow, seen, "note" if is_meant else "error")
 
     @abstractmethod
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
@@ -134,7 +145,10 @@ class CutRule(Rule):
         if found.is_partial:
             path = f"{culprit} {cuts} one path back from {case.tensor_name(found.root)}"
             return f"{path}: {who} get gradients from others only"
-        return f"no gradient for {who}: {culprit} {cuts} the path back from {case.tensor_name(found.root)}"
+        path = f"{culprit} {cuts} the path back from {case.tensor_name(found.root)}"
+        if found.stage is not None:
+            return f"no gradient for {who} in {_steps_of(case, found.stage)}: {path}"
+        return f"no gradient for {who}: {path}"
 
     def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:
         above = case.tensor_name(found.tensors[0])
@@ -144,6 +158,17 @@ class CutRule(Rule):
             rest = [*rest[: _MAX_CALLS // 2], f"{left_out} more calls", *rest[-_MAX_CALLS // 2 :]]
         root = name_of(flow.log.tensors[found.root])
         return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
+
+
+def _steps_of(case: Case, optimizer: int) -> str:
+    """``any of the 15 steps of the optimizer of line 22``."""
+    histories = case.histories
+    made = next(iter(histories.given_at(optimizer)), None)
+    line = None if made is None else location_of_call(histories.flow, made)
+    where = (
+        "an optimizer that holds them" if line is None else f"the optimizer of {PurePath(line.file).name}:{line.line}"
+    )
+    return f"any of the {len(histories.steps_by_optimizer[optimizer]):,} steps of {where}"
 
 
 def _also(flow: Dataflow, found: CutOff) -> str:

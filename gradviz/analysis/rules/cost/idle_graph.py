@@ -60,9 +60,11 @@ class IdleGraph(Rule):
         if not uses.is_complete:
             return
         by_line: dict[tuple[str, Location | None], list[IdleRun]] = defaultdict(list)
+        in_stages = {number for found in case.stage_cuts if not found.may_be_meant for number in found.tensors}
+        cut_off = in_stages.union(case.missing_gradients.without_gradient)
         for run in uses.idle_runs:
             # A missing gradient is the fault of what cut it off, not of the module call.
-            if run.leaves.isdisjoint(case.missing_gradients.without_gradient):
+            if run.leaves.isdisjoint(cut_off):
                 by_line[run.path, run.location].append(run)
         for (path, location), runs in by_line.items():
             nodes = sum(run.nodes for run in runs)

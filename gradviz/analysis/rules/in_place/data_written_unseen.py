@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation
+from gradviz.analysis.dataflow.call_words import at_line, at_line_beside, location_of_call, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.refused_calls import views_between
 from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
@@ -21,7 +21,7 @@ from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.copies.arrays_written import WrittenArray, line_that_wraps, written_arrays
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_returns_own
+from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_returns_own, line_that_writes
 from gradviz.analysis.sources.source_tree import called_name
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
@@ -86,19 +86,22 @@ class DataWrittenUnseen(Rule):
         flow, first = case.dataflow, written[0]
         name, saver = tensor_words(flow, first.tensor), operation(flow.log.calls[first.saver])
         own = line_that_returns_own(case)
+        writes = None if own is None else line_that_writes(case, own)
+        saved_at = location_of_call(flow, first.saver)
         backwards = len({each.backward for each in written})
         count = f"{backwards:,} backward calls compute" if backwards > 1 else "backward computes"
         return self.finding(
-            f"{saver}{at_line(flow.line_of(first.saver))} saved {name} for backward, which has the memory of a NumPy "
+            f"{saver}{at_line_beside(saved_at, location)} saved {name} for backward, which has the memory of a NumPy "
             f"array, and that array was changed in place before: {count} with the values of a later step, and the "
             "gradient is wrong",
             symptom="grad_wrong",
             why="from_numpy() and as_tensor() do not copy, and torch does not see what is written into the array"
-            + ("" if own is None else f"; {PurePath(own.file).name}:{own.line} returns its own array"),
+            + ("" if own is None else f"; {PurePath(own.file).name}:{own.line} returns its own array")
+            + ("" if writes is None else f", which line {writes.line} changes in place"),
             fix="make the tensor of a copy: torch.tensor(array), or torch.from_numpy(array.copy()); or return a copy "
             "where the array is handed out",
             location=location,
-            symptom_location=location_of_call(flow, first.backward),
+            symptom_location=location_of_call(flow, first.backward if saved_at == location else first.saver),
             op=first.node.name,
             tensors=names_of(flow, case.backward_calls.reached(first.backward).above(first.saver).leaves),
             nodes=(NodeAt(first.graph, first.node.id),),

@@ -19,6 +19,10 @@ class Detached(CutRule):
     to the loss goes through such a call. It does not report a detached target or metric, or one of two paths: there
     no tensor loses its gradient.
 
+    So it is in one stage of several: an optimizer has parameters that get no gradient in any of its steps, and that
+    learn from a later stage only. It is a note where they have learnt before, where the optimizer got a whole model, or
+    where the line cuts on a condition: a head may be meant to learn alone.
+
     Why it matters
     --------------
     ``detach()`` returns the same values without their history: for autograd the result is a constant. The layers after

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line_beside, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies, is_anchor, original_of
@@ -75,29 +75,29 @@ class StaleOptimizerParams(Rule):
         late = _made_late(case, [n for n in newcomers if n not in known], optimizer_made)
         if copied:
             yield self._copies_in_optimizer(histories, copied)
-        for rows in by_line(histories, replaced.values(), _optimizer_before(histories, replaced.values())).values():
+        for rows in by_line(case, replaced.values(), _optimizer_before(histories, replaced.values())).values():
             new = [n for n in sorted(replaced) if replaced[n] in rows]
-            yield self._replaced(histories, rows, new, forgotten, _optimizer_before(histories, rows))
+            yield self._replaced(case, rows, new, forgotten, _optimizer_before(histories, rows))
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
-            yield self._unfrozen(histories, unfrozen, optimizer_made)
+            yield self._unfrozen(case, unfrozen, optimizer_made)
         else:
-            yield from self._of_earlier_optimizers(histories)
+            yield from self._of_earlier_optimizers(case)
 
-    def _of_earlier_optimizers(self, histories: ParameterHistories) -> Iterator[Finding]:
+    def _of_earlier_optimizers(self, case: Case) -> Iterator[Finding]:
+        histories = case.histories
         switched = [number for number in histories.trained if histories.flag_changes(number)]
         for current in [each for each in histories.steps_by_optimizer if each is not None]:
             earlier = {n: row for n in switched if (row := _of_earlier_optimizer(histories, n, current))}
             if earlier:
-                yield self._unfrozen(histories, dict(sorted(earlier.items())), histories.given_at(current)[0])
+                yield self._unfrozen(case, dict(sorted(earlier.items())), histories.given_at(current)[0])
 
-    def _replaced(
-        self, histories: ParameterHistories, rows: list[int], new: list[int], forgotten: list[int], made: int
-    ) -> Finding:
+    def _replaced(self, case: Case, rows: list[int], new: list[int], forgotten: list[int], made: int) -> Finding:
+        histories = case.histories
         row, calls = rows[0], histories.log.calls
         replaced = location_of_call(histories.flow, row)
-        location = location_of_line(line_to_move(histories, row, made))
+        location = location_of_line(line_to_move(case, row, made))
         olds = (use for each in rows for use in calls[each].inputs if use.place.startswith("old"))
         had = {use.tensor for use in olds} & {use.tensor for use in calls[made].inputs}
         old = sorted(had.intersection(forgotten))
@@ -107,7 +107,7 @@ class StaleOptimizerParams(Rule):
         return self.finding(
             f"{histories.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {names} "
             f"{'was' if len(names.split()) == 1 else 'were'} replaced{inside} after the optimizer was made"
-            f"{at_line(optimizer_location)}{', which still holds the old one' if had else ''}",
+            f"{at_line_beside(optimizer_location, location)}{', which still holds the old one' if had else ''}",
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: old ones get no gradient, and new ones never change",
@@ -156,9 +156,10 @@ class StaleOptimizerParams(Rule):
             evidence={"unused_parameters_in_optimizer": len(forgotten)},
         )
 
-    def _unfrozen(self, histories: ParameterHistories, unfrozen: dict[int, int], optimizer_made: int) -> Finding:
+    def _unfrozen(self, case: Case, unfrozen: dict[int, int], optimizer_made: int) -> Finding:
+        histories = case.histories
         new, row = list(unfrozen), min(unfrozen.values())
-        location = location_of_line(line_to_move(histories, row, optimizer_made))
+        location = location_of_line(line_to_move(case, row, optimizer_made))
         set_at = location_of_call(histories.flow, row)
         return self.finding(
             f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer that still "
@@ -173,13 +174,15 @@ class StaleOptimizerParams(Rule):
 
 
 def _replacements(histories: ParameterHistories, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
-    """Parameters that replaced one that an optimizer had, with the call that replaced them."""
+    """Parameters that replaced one that an optimizer had, or one that had replaced it, with the call that did so."""
+    stale = set(histories.trained)
     for row, call in enumerate(histories.log.calls):
         if row < since or call.kind not in ("register_parameter", "register_module"):
             continue
         old = {use.tensor for use in call.inputs if use.place.startswith("old")}
-        if old & histories.trained:
+        if old & stale:
             new = {use.tensor for use in call.inputs if use.place.startswith("new")}
+            stale |= new
             yield from ((tensor, row) for tensor in sorted(new & newcomers))
 
 

@@ -6,6 +6,7 @@ what NumPy writes there, so backward computes with other values than forward.
 
 from __future__ import annotations
 
+import ast
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,11 +14,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.rules.bases.sources.shared_arrays import calls_that_wrap
-from gradviz.analysis.sources.source_tree import last_line, tree_of
+from gradviz.analysis.sources.source_tree import SourceTree, is_read, last_line, tree_of
 from gradviz.graph.call_log import ValueFacts
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import SavedTensor
@@ -119,19 +121,49 @@ def _slots(
 def line_that_wraps(case: Case, found: WrittenArray) -> Location | None:
     """The line that made the tensor of the array without a copy; else the first one that used it.
 
-    It is on the line of the first use, above it in the same function, or the only such line of the program.
+    It is on the line of the first use, above it in the same function, among the arguments of a call that led there, in
+    a variable that such a call takes, or the only such line of the program.
     """
     flow = case.dataflow
     seen = flow.log.tensors[found.tensor].first_seen
     used = None if seen is None else location_of_line(flow.line_of(seen))
-    tree = None if used is None else own_tree(case, used.file)
-    if used is not None and tree is not None:
-        statement = tree.statement_at(used.line)
-        end = used.line if statement is None else last_line(statement)
-        scope = tree.module if statement is None else tree.scope(statement)
-        above = [node.lineno for node in calls_that_wrap(tree) if node.lineno <= end and tree.scope(node) is scope]
+    lines = () if seen is None else callers(flow, seen)
+    for is_outer, line in enumerate(lines):
+        tree = own_tree(case, line.file)
+        above = [] if tree is None else _wraps_above(tree, line.line, only_taken=bool(is_outer))
         if above:
-            return Location(used.file, max(above))
+            return Location(line.file, max(above))
     files = case.files_of_program.items()
-    every = [Location(file, node.lineno) for file, lines in files for node in calls_that_wrap(tree_of(lines))]
+    every = [Location(file, node.lineno) for file, text in files for node in calls_that_wrap(tree_of(text))]
     return every[0] if len(every) == 1 else used
+
+
+def _wraps_above(tree: SourceTree, line: int, *, only_taken: bool) -> list[int]:
+    """The lines that wrap an array, in the statement on a line or above it in the same function; perhaps only those
+    whose result this statement takes."""
+    statement = tree.statement_at(line)
+    end = line if statement is None else last_line(statement)
+    scope = tree.module if statement is None else tree.scope(statement)
+    above = [node for node in calls_that_wrap(tree) if node.lineno <= end and tree.scope(node) is scope]
+    if only_taken and statement is not None:
+        read = _read_in(statement)
+        above = [node for node in above if statement in tree.around(node) or not read.isdisjoint(_kept_as(tree, node))]
+    return [node.lineno for node in above]
+
+
+_NAMES = (ast.Name, ast.Attribute)
+
+
+def _read_in(statement: ast.stmt) -> set[str]:
+    """The variables that a statement reads; those in the body of a loop or a block are not on its line."""
+    parts = [each for each in ast.iter_child_nodes(statement) if not isinstance(each, ast.stmt)]
+    return {
+        ast.unparse(node) for part in parts for node in ast.walk(part) if isinstance(node, _NAMES) and is_read(node)
+    }
+
+
+def _kept_as(tree: SourceTree, node: ast.AST) -> set[str]:
+    """The variables to which the statement around a call gives its result."""
+    statement = tree.statement_around(node)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return {ast.unparse(each) for target in targets for each in ast.walk(target) if isinstance(each, _NAMES)}

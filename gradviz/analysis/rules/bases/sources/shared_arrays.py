@@ -69,12 +69,52 @@ def lines_that_return_own(tree: SourceTree) -> set[int]:
     found = set[int]()
     for owner in (node for node in tree.nodes if isinstance(node, ast.ClassDef)):
         inside = list(ast.walk(owner))
-        changed = {name for node in inside for name in _changed_by(node)} - _numbers_of(inside)
+        views = _views_by_property(inside)
+        written = {name for node in inside for name in _changed_by(node)}
+        changed = {views.get(name, name) for name in written} - _numbers_of(inside)
         for node in inside:
             if isinstance(node, ast.Return) and node.value is not None:
                 parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
                 own = {f"self.{name}" for name in changed} & {ast.unparse(each) for each in parts}
                 found |= {node.lineno} if own else set()
+    return found
+
+
+def line_that_writes(case: Case, returned: Location) -> Location | None:
+    """The last line that changes an array in place that a line returns, in a method of the same class."""
+    tree = tree_of(case.files_of_program[returned.file])
+    statement = tree.statement_at(returned.line)
+    owner = (
+        None if statement is None else next((e for e in tree.around(statement) if isinstance(e, ast.ClassDef)), None)
+    )
+    if statement is None or owner is None:
+        return None
+    inside = list(ast.walk(owner))
+    views = _views_by_property(inside)
+    own = {node.attr for node in ast.walk(statement) if isinstance(node, ast.Attribute)} - _numbers_of(inside)
+    lines = [
+        node.lineno
+        for node in inside
+        if isinstance(node, ast.stmt) and any(views.get(name, name) in own for name in _changed_by(node))
+    ]
+    return Location(returned.file, max(lines)) if lines else None
+
+
+def _views_by_property(inside: list[ast.AST]) -> dict[str, str]:
+    """By property that returns a part of an array of its object: that array.
+
+    >>> lines = {1: "class E:", 2: "  @property", 3: "  def x(self):", 4: "    return self.s[:, 0]"}
+    >>> _views_by_property(SourceTree(lines).nodes)
+    {'x': 's'}
+    """
+    found = dict[str, str]()
+    for node in inside:
+        is_property = isinstance(node, ast.FunctionDef) and "property" in map(last_name, node.decorator_list)
+        end = node.body[-1] if is_property and isinstance(node, ast.FunctionDef) else None
+        if isinstance(node, ast.FunctionDef) and isinstance(end, ast.Return) and end.value is not None:
+            name = _array(end.value)
+            if name and name != node.name:
+                found[node.name] = name
     return found
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from itertools import takewhile
 
-from gradviz.analysis.dataflow.call_words import callers, line_in_class_of, line_in_function_of
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import callers, class_of, line_in_class_of, line_in_function_of
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.sources.source_tree import called_name
 from gradviz.graph.model import CallSite
 
 
@@ -29,21 +33,22 @@ def location_to_move(histories: ParameterHistories, number: int, optimizer_made:
     return _location_where_made(histories, number) if apart is None else location_of_line(apart)
 
 
-def by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> dict[CallSite | None, list[int]]:
+def by_line(case: Case, rows: Iterable[int], made: int) -> dict[CallSite | None, list[int]]:
     """Replacements by the line that one would move."""
     lines: dict[CallSite | None, list[int]] = {}
     for row in dict.fromkeys(rows):
-        lines.setdefault(line_to_move(histories, row, made), []).append(row)
+        lines.setdefault(line_to_move(case, row, made), []).append(row)
     return lines
 
 
-def line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
+def line_to_move(case: Case, row: int, made: int) -> CallSite | None:
     """The line of a call, or that in the function that also made the optimizer, where two lines change their places.
 
     The latter if the call is in a file of helpers; if it wraps a layer, so that the old one is still used: it can only
     be wrapped earlier; and if it puts something of another shape in the place of a parameter before the first step:
     what has the same shape could be written into the old one.
     """
+    histories = case.histories
     own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
     is_edited = own is None or apart is None or own.file == apart.file
     is_moved = _wraps(histories, row) or (_is_early(histories, row, made) and _changes_shape(histories, row))
@@ -51,7 +56,42 @@ def line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite
         return own
     # While it trains, the object that has the optimizer asks for another part.
     is_early = is_moved or _is_early(histories, row, made)
-    return apart if is_early else line_in_class_of(histories.flow, row, made) or apart
+    if is_early:
+        return apart
+    asking = line_in_class_of(histories.flow, row, made)
+    return apart if asking is None else _line_that_acts(case, row, asking) or asking
+
+
+def _line_that_acts(case: Case, row: int, asking: CallSite) -> CallSite | None:
+    """If the line that asks for another part only tells those who are registered, whoever they are, as callbacks of a
+    trainer: the line of the one that acts, and not that of the model's own method."""
+    flow = case.dataflow
+    if not _tells_others(case, asking):
+        return None
+    modules = {scope.class_name for scope in flow.log.scopes}
+    inside = takewhile(lambda each: each != asking, callers(flow, row))
+    return next((each for each in inside if class_of(each).rpartition(".")[2] not in modules), None)
+
+
+def _tells_others(case: Case, line: CallSite) -> bool:
+    """Whether a line calls the elements that a loop goes through, or their methods, perhaps by a name in a variable:
+    ``for each in self.callbacks: getattr(each, event)(self)``."""
+    tree = own_tree(case, line.file)
+    statement = None if tree is None else tree.statement_at(line.line)
+    if tree is None or statement is None:
+        return False
+    targets = [loop.target for loop in tree.loops_around(statement) if isinstance(loop, (ast.For, ast.AsyncFor))]
+    targets += [each.target for each in ast.walk(statement) if isinstance(each, (ast.comprehension, ast.For))]
+    elements = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    called = (_owner(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(isinstance(owner, ast.Name) and owner.id in elements for owner in called)
+
+
+def _owner(function: ast.expr) -> ast.expr:
+    """``each`` of ``each``, of ``each.run`` and of ``getattr(each, name)``."""
+    if isinstance(function, ast.Call) and called_name(function) == "getattr" and function.args:
+        return function.args[0]
+    return function.value if isinstance(function, ast.Attribute) else function
 
 
 def _is_early(histories: ParameterHistories, row: int, made: int) -> bool:
