@@ -87,7 +87,7 @@ class CustomFunctionWrongBackward(Rule):
         reported: set[Location | None] = set()
         for each in checks:
             wrong = differing_slopes(each)
-            if each.function in on_purpose or not wrong or _rounds(case, each.function):
+            if each.function in on_purpose or not wrong or _estimates(case, each):
                 continue
             finding = self._finding(case, each, wrong)
             if finding is not None and finding.location not in reported:
@@ -126,20 +126,38 @@ class CustomFunctionWrongBackward(Rule):
         )
 
 
-def _rounds(case: Case, function: str) -> bool:
+def _estimates(case: Case, check: DerivativeCheck) -> bool:
     """Whether the forward of a custom function rounds: then its backward is an estimate, also for a step size, and is
-    not the slope between two steps."""
+    not the slope between two steps. One that takes a sign may also be smooth, as a soft threshold is: then the gradient
+    of another input is its slope."""
+    called = _called_by_forward(case, check.function)
+    return not _ROUNDING.isdisjoint(called) or (
+        not _SIGNS.isdisjoint(called)
+        and not any(
+            each.function == check.function and each.argument != check.argument and _has_slopes(each)
+            for each in case.dataflow.log.derivatives
+        )
+    )
+
+
+def _called_by_forward(case: Case, function: str) -> set[str]:
     name = function.rpartition(".")[2]
-    for _, tree in own_files(case):
-        for node in tree.nodes:
-            if isinstance(node, ast.ClassDef) and node.name == name:
-                forward = next((each for each in node.body if getattr(each, "name", "") == "forward"), node)
-                if any(called_name(each) in _ROUNDING for each in ast.walk(forward)):
-                    return True
-    return False
+    return {
+        called_name(each)
+        for _, tree in own_files(case)
+        for node in tree.nodes
+        if isinstance(node, ast.ClassDef) and node.name == name
+        for each in ast.walk(next((each for each in node.body if getattr(each, "name", "") == "forward"), node))
+    }
 
 
-_ROUNDING = frozenset({"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_", "sign", "sgn"})
+def _has_slopes(check: DerivativeCheck) -> bool:
+    """Whether backward returns the slopes of forward, and these are not zero everywhere."""
+    return any(check.measured) and not check.is_identity and not differing_slopes(check)
+
+
+_ROUNDING = frozenset({"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_"})
+_SIGNS = frozenset({"sign", "sign_", "sgn", "sgn_"})
 
 
 class _Unused(Struct, frozen=True):
