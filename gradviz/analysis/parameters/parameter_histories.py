@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from itertools import chain
 
+from gradviz.analysis.dataflow.call_words import is_in_library, plain_name
 from gradviz.analysis.dataflow.custom_functions import is_argument
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import tensor_words, together
@@ -271,14 +272,22 @@ class ParameterHistories:
         return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))
 
     def is_used_without_gradient(self, number: int) -> bool:
-        """Whether something was computed from what ``detach()`` or ``.data`` gave of it."""
+        """Whether something was computed from what ``detach()`` or ``.data`` gave of it.
+
+        What ``copy.deepcopy()`` does is no such use: a copy for which it calls ``.data.clone()`` is a leaf of its own.
+        """
         rows = (row for row in self.flow.users(number) if self.log.calls[row].function in _LOOKS_ONLY)
         copies = ((use.tensor, row) for row in rows for use in self.log.calls[row].outputs)
         return any(
             passes_on(self.log.calls[user]) and self.log.calls[user].outputs and not self.log.calls[user].changed
             for copy, row in copies
             for user in self.flow.users(copy, row)
+            if not self._is_deepcopy(row, user)
         )
+
+    def _is_deepcopy(self, row: int, user: int) -> bool:
+        is_one_line = self.log.calls[row].call_site == self.log.calls[user].call_site
+        return is_one_line and plain_name(self.log.calls[user].function) == "clone" and is_in_library(self.flow, user)
 
     @cached_property
     def reached_by(self) -> dict[int, frozenset[int]]:

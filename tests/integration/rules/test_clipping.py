@@ -116,3 +116,126 @@ for step in range(4):
     )
     causes = [each.cause for each in alarms(script, tmp_path)]
     assert causes[0] == "detached" and "clip_misplaced" not in causes
+
+
+PLUGINS = (
+    HEAD
+    + """
+from operator import attrgetter
+REGISTRY = {}
+def plugin(name, order):
+    def add(kind):
+        kind.order = order
+        REGISTRY[name] = kind
+        return kind
+    return add
+
+DECORATE_CLIP
+class Clip:
+    ORDER_OF_CLIP
+    def __init__(self, most=1.0):
+        self.most = most
+    def after_backward(self, params):
+        nn.utils.clip_grad_norm_(params, self.most)  # CLIPS
+
+DECORATE_SCALE
+class Unscale:
+    ORDER_OF_SCALE
+    def after_backward(self, params):
+        for p in params:
+            p.grad.div_(1024.0)
+
+def clip(params):
+    nn.utils.clip_grad_norm_(params, 1.0)
+def unscale(params):
+    for p in params:
+        p.grad.div_(1024.0)
+
+class Trainer:
+    def __init__(self, plugins):
+        self.plugins = plugins
+        self.model = nn.Linear(4, 1)
+        self.params = list(self.model.parameters())
+        self.optimizer = torch.optim.SGD(self.params, lr=0.1)
+    def fit(self):
+        for _ in range(4):
+            loss = self.model(torch.randn(8, 4)).square().mean() * 1024.0
+            self.optimizer.zero_grad()
+            loss.backward()
+            CALL
+            self.optimizer.step()
+
+chosen = [
+    LIST
+]
+PRINTED = sorted([("b", 2), ("a", 1)], key=lambda each: each[0])
+Trainer(SORT).fit()
+"""
+)
+EACH = "for each in self.plugins: each.after_backward(self.params)"
+
+
+def plugins(**parts: str) -> str:
+    script = PLUGINS
+    usual = {"ORDER_OF_CLIP": "pass", "ORDER_OF_SCALE": "pass", "CALL": EACH, "LIST": "Unscale(), Clip(2.0),"}
+    blank = {"DECORATE_CLIP": "", "DECORATE_SCALE": "", "SORT": "chosen"}
+    for name, part in (usual | blank | parts).items():
+        script = script.replace(name, part)
+    return script if "# HERE" in script else script.replace("# CLIPS", "# HERE")
+
+
+ASCENDING = "sorted(chosen, key=lambda each: each.order)"
+DOWNWARD = "sorted(chosen, key=attrgetter('order'), reverse=True)"
+
+
+@pytest.mark.parametrize(
+    ("script", "cure"),
+    [
+        (
+            plugins(
+                DECORATE_CLIP='@plugin("clip", order=10)  # HERE',
+                DECORATE_SCALE='@plugin("unscale", 50)',
+                LIST='REGISTRY["unscale"](), REGISTRY["clip"](),',
+                SORT=ASCENDING,
+            ),
+            "give Clip one above 50, the order of Unscale",
+        ),
+        (
+            plugins(ORDER_OF_CLIP="order = 9  # HERE", ORDER_OF_SCALE="order = -1", SORT=DOWNWARD),
+            "give Clip one below -1, the order of Unscale",
+        ),
+        (plugins(LIST="Clip(2.0),  # HERE\n    Unscale(),"), "put Unscale before Clip"),
+        (
+            plugins(LIST="clip,  # HERE\n    unscale,", CALL="for each in self.plugins: each(self.params)"),
+            "put unscale before clip",
+        ),
+        (
+            plugins(
+                LIST="Clip(), Unscale(),",
+                CALL="Clip().after_backward(self.params); Unscale().after_backward(self.params)",
+            ),
+            "unscale them before",
+        ),
+        (
+            plugins(LIST="*[REGISTRY.get(each, each) for each in (Clip(), Unscale())],  # HERE"),
+            "put Unscale before Clip",
+        ),
+        (plugins(LIST="*reversed([Unscale(), Clip()]), "), "unscale them before"),
+        (
+            plugins(ORDER_OF_CLIP="order = 9", ORDER_OF_SCALE="order = 9", LIST="Clip(), Unscale(),", SORT=ASCENDING),
+            "unscale them before",
+        ),
+    ],
+    ids=["decorator", "downward", "list", "functions", "called by name", "list of a list", "reversed", "equal"],
+)
+def test_a_clip_that_comes_before_its_turn_is_told_where_the_turns_are_decided(
+    script: str, cure: str, tmp_path: Path
+) -> None:
+    assert_first_alarm(script, "clip_misplaced", tmp_path)
+    assert alarms(script, tmp_path)[0].fix.startswith(cure)
+
+
+def test_plugins_in_the_right_order_are_right(tmp_path: Path) -> None:
+    parts = {"ORDER_OF_CLIP": "order = 60", "ORDER_OF_SCALE": "order = 50"}
+    for script in (plugins(), plugins(SORT=ASCENDING, LIST="Clip(), Unscale(),", **parts)):
+        assert not alarms(script, tmp_path)

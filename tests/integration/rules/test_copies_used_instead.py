@@ -123,6 +123,37 @@ for step in range(4):
 """,
 }  # fmt: skip
 
+SPEC = """
+from dataclasses import asdict, astuple, dataclass
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head, self.lift = nn.Linear(4, 8), nn.Linear(8, 2), nn.Linear(8, 3)
+    def forward(self, x):
+        h = torch.tanh(self.body(x))
+        return h, self.head(h)
+@dataclass
+class Spec:
+    lift: nn.Module
+    weight: float = 0.3
+class Criterion:
+    def __init__(self, lift, weight):
+        self.lift, self.weight = lift, weight
+    def __call__(self, out, x):
+        return F.mse_loss(out[1], x[:, :2]) + self.weight * F.mse_loss(self.lift(out[0]), x[:, 1:])
+net = Net()
+spec = Spec(net.lift)
+MADE
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(4):
+    x = torch.randn(16, 4)
+    loss = criterion(net(x), x)""" + TRAIN  # fmt: skip
+FAULTS |= {
+    "asdict() of a configuration with a module": SPEC.replace("MADE", "criterion = Criterion(**asdict(spec))  # HERE"),
+    "astuple() of it": SPEC.replace("MADE", "criterion = Criterion(*astuple(spec))  # HERE"),
+    "a deep copy of it": SPEC.replace("MADE", "own = copy.deepcopy(spec)  # HERE\ncriterion = Criterion(**vars(own))"),
+}
+
 HEALTHY = {
     "the stacked parameters of an ensemble, which the optimizer has": """
 nets = [nn.Linear(3, 1) for _ in range(3)]
@@ -205,6 +236,10 @@ for step in range(4):
         p.grad = c.grad.clone()
     optimizer.step()
 """,
+    "the fields of a configuration, not copied": SPEC.replace("MADE", "criterion = Criterion(**vars(spec))"),
+    "the optimizer has what asdict() copied": SPEC.replace(
+        "MADE", "criterion = Criterion(**asdict(spec))\nnet.lift = criterion.lift"
+    ),
     "a distillation": """
 net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 4))
 teacher = copy.deepcopy(net).requires_grad_(False)
@@ -247,3 +282,31 @@ for step in range(230):
 """
     )
     assert_first_alarm(script, "copy_used_instead", tmp_path)
+
+
+def test_what_to_use_in_place_of_asdict_is_told(tmp_path: Path) -> None:
+    script = HEAD + SPEC.replace("MADE", "criterion = Criterion(**asdict(spec))")
+    assert alarms(script, tmp_path)[0].fix.endswith("vars() gives the fields themselves")
+
+
+PATTERN = """
+class Net(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.layers = nn.ModuleList(copy.deepcopy(layer) for _ in range(2))
+    def forward(self, x):
+        for each in self.layers:
+            x = torch.tanh(each(x))
+        return x
+net = Net(nn.Linear(4, 4))
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(4):
+    x = torch.randn(16, 4)
+    loss = F.mse_loss(net(x), x)""" + TRAIN  # fmt: skip
+
+
+def test_a_layer_that_is_only_copied_is_said_to_be_used_for_nothing_else(tmp_path: Path) -> None:
+    (found,) = alarms(HEAD + PATTERN, tmp_path)
+    assert found.cause == "unused_parameter"
+    assert "nothing is ever computed from them" in found.message

@@ -22,6 +22,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.analysis.rules.bases.parameters.nested_loops import CountedOften, counted_often_in_losses
+from gradviz.analysis.rules.bases.sources.loops.hooks_in_rounds import growing_terms, hooks_in_rounds
 
 
 class SameTermTwice(Rule):
@@ -88,7 +89,7 @@ class SameTermTwice(Rule):
                     told.add(flow.log.calls[row].call_site)
                     yield self._finding(flow, first, row)
             alike = None if told else _summands_alike(case, terms)
-            if alike is not None:
+            if alike is not None and not _grows(case, alike[1]):
                 told.add(flow.log.calls[alike[1]].call_site)
                 yield self._of_alike(flow, *alike)
         lines = {found.location: found for found in counted_often_in_losses(case)}
@@ -179,6 +180,13 @@ def _summands_alike(case: Case, terms: list[Term]) -> tuple[int, int, int] | Non
         if sources is not None and trains[0] == trains[1] and any(_is_result(flow, each) for each in sources):
             return *pair, two.path[-2]
     return None
+
+
+def _grows(case: Case, row: int) -> bool:
+    """Whether a term is there once more as the hook that keeps it is registered again: another rule tells this."""
+    line = location_of_call(case.dataflow, row)
+    lines = (location_of_call(case.dataflow, each.row) for each in growing_terms(case.dataflow))
+    return any(each == line for each in lines) and next(hooks_in_rounds(case), None) is not None
 
 
 def _is_summand(flow: Dataflow, term: Term) -> bool:

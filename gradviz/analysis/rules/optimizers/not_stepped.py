@@ -54,7 +54,7 @@ class NotStepped(Rule):
     name = "not_stepped"
     severity = "warning"
     yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie", "wrong_optimizer",
-                 "gradient_into_target")  # fmt: skip
+                 "gradient_into_target", "copy_used_instead")  # fmt: skip
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

@@ -21,6 +21,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.samples.inverted_clips import InvertedClip, inverted_clips
 from gradviz.analysis.rules.bases.sources.hooks_after_steps import ChangeAfterStep, changes_in_hooks_after_steps
 from gradviz.analysis.rules.bases.sources.iterators.clipped_iterators import line_of_empty_iterator
+from gradviz.analysis.rules.bases.sources.lines.lines_that_order import turn_of_two
 
 
 class ClipMisplaced(Rule):
@@ -32,7 +33,8 @@ class ClipMisplaced(Rule):
     after its step; clipping before ``backward()``, when
     there is no gradient yet; clipping of no parameters, because another call has used up the iterator over them (a
     generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``
-    or another division by the scale of the loss, when gradients are still scaled; steps of the optimizer itself,
+    or another division by the scale of the loss, when gradients are still scaled (where plugins of the program do both,
+    at the line that orders them); steps of the optimizer itself,
     without the scaler, which never unscale them; and clips by hand whose factor is upside down,
     ``min(1, norm / bound)``.
 
@@ -169,15 +171,20 @@ class ClipMisplaced(Rule):
         )
 
     def _scaled(self, case: Case, change: MisplacedChange) -> Finding:
-        flow = case.dataflow
+        flow, unscaled = case.dataflow, change.step
+        clip, line = location_of_call(flow, change.call), None if unscaled is None else location_of_call(flow, unscaled)
+        turn = None if unscaled is None else turn_of_two(case, change.call, unscaled)
         return self.finding(
-            "gradients are clipped while they are still scaled: they are unscaled later",
+            "gradients are clipped while they are still scaled: "
+            + (
+                "they are unscaled later" if turn is None else f"{turn.first} runs before {turn.second}, which unscales"
+            ),
             symptom="grad_wrong",
             why="the loss was multiplied by a scale, so all norms are too large by this factor, and "
             "clipping leaves almost nothing",
-            fix="unscale them before the clipping, as scaler.unscale_(optimizer) does",
-            location=location_of_call(flow, change.call),
-            symptom_location=None if change.step is None else location_of_call(flow, change.step),
+            fix="unscale them before the clipping, as scaler.unscale_(optimizer) does" if turn is None else turn.cure,
+            location=clip if turn is None else turn.line,
+            symptom_location=line if turn is None else clip,
             tensors=names_of(flow, change.tensors),
             evidence={"times": change.times},
         )
