@@ -118,7 +118,7 @@ def _line_of_key(tree: SourceTree, kept: ast.expr, line: int) -> int:
         if isinstance(node, ast.Assign)
         and last_line(node) < line
         and any(isinstance(each, ast.Name) and each.id == key.name for each in node.targets)
-        and not any(isinstance(each, ast.Constant) and each.value is None for each in [node.value])
+        and not (isinstance(node.value, ast.Constant) and node.value.value is None)
     ]
     asks = "get" in {called_name(each) for each in _values(tree, kept)}
     return line if asks or not lines else max(lines)
