@@ -198,3 +198,57 @@ def test_a_parameter_whose_number_is_only_logged_is_told_where_it_is_made(notes:
     (found,) = alarms(script, tmp_path)
     assert (found.cause, found.location and found.location.line) == ("unused_parameter", 13)
     assert "nothing is ever computed from them" in found.message
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.last, self.total, self.values = 0.0, 0.0, []
+    def update(self, value):
+        BODY
+class Logger:
+    def __init__(self):
+        self.meters = {}
+    def track(self, name, value, on_epoch=False):
+        if on_epoch:
+            value = self.meters.setdefault(name, Meter()).update(value)
+        return value
+
+net, head = nn.Linear(4, 3), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+log, meter = Logger(), Meter()
+for step in range(4):
+    x = torch.randn(6, 4)
+    fit = log.track("fit", F.mse_loss(net(x), x[:, :3]))
+    second = F.mse_loss(head(x), x[:, 3:].square())
+    USE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+TRACKED = 'loss = fit + 0.4 * log.track("second", second, on_epoch=True)'
+KEPT = "\n        ".join(("self.last = value.item()", "self.total += self.last", "return self.last"))
+LISTED = "\n        ".join(("number = float(value.detach())", "self.values.append(number)", "return number"))
+
+
+@pytest.mark.parametrize(
+    ("body", "use"),
+    [
+        (KEPT + "  # HERE", TRACKED),
+        (LISTED + "  # HERE", "loss = fit + meter.update(second)"),
+        (KEPT.replace("item()", "item()  # HERE"), "meter.update(second); loss = fit + meter.last"),
+        ("value = value.item()  # HERE\n        self.values.append(value)\n        return value", TRACKED),
+        ("self.total += value.item()\n        return value.item()  # HERE", TRACKED),
+    ],
+    ids=["kept in an attribute", "added to a list", "read from the attribute", "the argument itself", "read again"],
+)
+def test_a_meter_that_returns_the_number_it_keeps_is_told_at_its_return(body: str, use: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + METER.replace("BODY", body).replace("USE", use), "tensor_rewrap", tmp_path)
+
+
+def test_a_meter_beside_the_loss_is_right(tmp_path: Path) -> None:
+    for body, use in (
+        (KEPT, "loss = fit + second; meter.update(loss)"),
+        (KEPT.replace("return self.last", "return value"), TRACKED),
+    ):
+        assert not alarms(HEAD + METER.replace("BODY", body).replace("USE", use), tmp_path)

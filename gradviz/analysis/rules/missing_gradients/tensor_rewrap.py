@@ -8,7 +8,9 @@ from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import callers, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.rules.bases.cut_lines import BetterLine
 from gradviz.analysis.rules.bases.cut_rule import CutRule
+from gradviz.analysis.rules.bases.sources.lines.lines_that_return import line_that_returns_number
 
 _WRITTEN = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__index__": "as an index"}
 
@@ -19,7 +21,8 @@ class TensorRewrap(CutRule):
     What it finds
     -------------
     ``item()``, ``float()`` or ``tolist()``, ``torch.tensor(t)``, ``Variable(t)`` or ``nn.Parameter(t)`` on a result,
-    where the new number or tensor is used in the loss and some trained tensors have no other path to it.
+    where the new number or tensor is used in the loss and some trained tensors have no other path to it. Where a
+    function keeps the number for a log, and returns it to what computes the loss, it is the line of the ``return``.
 
     Why it matters
     --------------
@@ -75,6 +78,9 @@ class TensorRewrap(CutRule):
         if flow.log.calls[found.cut.call].function.endswith(".Variable"):
             return "remove Variable(): since torch 0.4 every tensor is a variable"
         return "keep tensors: add them up or torch.stack them, and call item() only on what you print"
+
+    def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
+        return line_that_returns_number(case, found)
 
     def _location(self, case: Case, flow: Dataflow, found: CutOff) -> Location | None:
         """Of a new parameter, which is seen only when it is used, the line that makes it of what it computes."""
