@@ -109,11 +109,10 @@ def _only_returns(case: Case, own: CallSite) -> bool:
         return False
     body = [each for each in ast.walk(function) if isinstance(each, ast.stmt) and each is not function]
     calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
-    if {called_name(each) for each in calls} - _SAME_VALUES - _OF_CONTAINERS - {function.name} or any(
-        map(_moves, calls)
-    ):
-        return False
-    return all(isinstance(each, (ast.Return, ast.If)) or _is_text(each) for each in body)
+    only_hands_on = {called_name(each) for each in calls} <= _SAME_VALUES | _OF_CONTAINERS | {function.name}
+    is_to_move = any(map(_moves, calls))
+    only_returns = all(isinstance(each, (ast.Return, ast.If)) or _is_text(each) for each in body)
+    return only_hands_on and only_returns and not is_to_move
 
 
 def _moves(call: ast.Call) -> bool:

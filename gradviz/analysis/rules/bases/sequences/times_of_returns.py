@@ -89,12 +89,15 @@ def _parts_added(flow: Dataflow, turn: Turn) -> Iterator[tuple[int, int, object]
             call = None if made is None else flow.log.calls[made]
             if call is None or plain_name(call.function) not in ("getitem", "select") or len(call.inputs) != 1:
                 continue
-            numbers = {place: value for place, value in call.scalars.items() if type(value) is int and "." not in place}
-            table = call.inputs[0].tensor
-            for place, number in numbers.items() if len(numbers) == 1 else ():
-                axis = _AXES.get(place)
-                if axis is not None and len(shape_of(flow, table)) == _TABLE:
-                    yield table, axis, number
+            table, place = call.inputs[0].tensor, _place_of_number(call)
+            if place is not None and len(shape_of(flow, table)) == _TABLE:
+                yield table, _AXES[place], call.scalars[place]
+
+
+def _place_of_number(call: Call) -> str | None:
+    """Where a call that takes or writes a part of a table got its only number, if that is one of the first two axes."""
+    places = [place for place, value in call.scalars.items() if type(value) is int and "." not in place]
+    return places[0] if len(places) == 1 and places[0] in _AXES else None
 
 
 def _stack_of_steps(flow: Dataflow, table: int, row: int) -> tuple[int, int] | None:
@@ -144,8 +147,8 @@ def _axis_of_turn(call: Call, total: int, made: dict[int, int]) -> int | None:
     """The axis along which a call puts the total of one turn beside those of others."""
     name = plain_name(call.function)
     if name == "setitem" and call.inputs[-1].tensor == total and len(call.inputs) == _TABLE:
-        numbers = [place for place, value in call.scalars.items() if type(value) is int and "." not in place]
-        return _AXES.get(numbers[0]) if len(numbers) == 1 else None
+        place = _place_of_number(call)
+        return None if place is None else _AXES[place]
     if name == "stack" and sum(use.tensor in made for use in call.inputs) >= _FEWEST:
         axis = call.scalars.get("dim", call.scalars.get("1", 0))
         return axis if axis in (0, 1) and type(axis) is int else None
