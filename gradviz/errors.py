@@ -96,11 +96,17 @@ def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
         raise UnknownChoice(option, value, known)
 
 
-def near_matches(wrong: object, choices: Iterable[str], *, limit: int = 3) -> str:
-    """A hint with the choices most similar to `wrong`; if none is similar, with the first choices."""
+def near_matches(wrong: object, choices: Iterable[str], *, limit: int = 3, ending: str = "") -> str:
+    """A hint with the choices most similar to `wrong`; if none is similar, with the first choices.
+
+    Args:
+        ending: what the choices end with, such as ``.py``, which makes none of them similar.
+    """
     # The order of a set differs from run to run.
     known = sorted(choices) if isinstance(choices, (set, frozenset)) else list(dict.fromkeys(choices))
-    close = get_close_matches(str(wrong), known, n=limit, cutoff=0.5)
+    compared = {choice.removesuffix(ending): choice for choice in known}
+    found = get_close_matches(str(wrong).removesuffix(ending), compared, n=limit, cutoff=0.5)
+    close = [compared[each] for each in found]
     if close:
         return "did you mean " + " or ".join(repr(choice) for choice in close) + "?"
     if not known:

@@ -31,6 +31,12 @@ def test_no_such_script_is_reported_with_the_nearest_there_is(command: str, fold
     assert "did you mean 'train.py'" in found
 
 
+def test_a_script_is_not_the_nearest_for_its_ending(folder: Path) -> None:
+    found = refused("render", "nowhere.py", cwd=folder)
+    assert "did you mean" not in found
+    assert "train.py" in found
+
+
 @pytest.mark.parametrize("name", ["nowhere/train.py", "train.py/train.py", "x" * 300 + ".py", "nul\N{SNOWMAN}.py"])
 def test_no_such_path_is_reported(name: str, folder: Path) -> None:
     assert name in refused("render", name, cwd=folder)

@@ -47,9 +47,9 @@ def find_script(path: str) -> Program:
         source = script.read_bytes()
     except FileNotFoundError:
         is_recording = script.suffix == CAPTURE_SUFFIX
-        pattern = f"*{CAPTURE_SUFFIX}" if is_recording else "*.py"
-        siblings = [str(p) for p in script.parent.glob(pattern)] if script.parent.is_dir() else []
-        hint = near_matches(path, siblings) if siblings else "check the path"
+        ending = CAPTURE_SUFFIX if is_recording else ".py"
+        siblings = sorted(str(p) for p in script.parent.glob(f"*{ending}")) if script.parent.is_dir() else []
+        hint = near_matches(path, siblings, ending=ending) if siblings else "check the path"
         raise BadInput(f"no such {'recording' if is_recording else 'script'}: {path}", hint=hint) from None
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
