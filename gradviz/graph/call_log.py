@@ -181,6 +181,9 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, dic
     checkpoint_site: Index | None = None
     """For a call that may draw random numbers: index in `CallLog.call_sites` of the line that called a checkpoint
     around it with ``preserve_rng_state=False``."""
+    redrawn_site: Index | None = None
+    """For a draw in the forward of a custom function: index in `CallLog.call_sites` of the line in its backward that
+    called backward on what it had computed again, with other random numbers."""
     is_autocast: bool = False
     misses_calls: bool = False
     """For a backward: whether calls under ``no_grad`` since the one before were left out, because their block had run

@@ -202,6 +202,7 @@ def _of_call(call: Call) -> Iterator[tuple[str, int | None]]:
     yield "call site", call.call_site
     yield "call site", call.grad_mode_site
     yield "call site", call.checkpoint_site
+    yield "call site", call.redrawn_site
     yield "scope", call.scope
     yield "optimizer", call.optimizer
     yield "definition", call.definition

@@ -84,7 +84,7 @@ class Recorder:
             self._forward.calls.watch_limit(self._limit)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
-        self._backward = BackwardWatch(partial(self._leaving_compiled_code, on_backward), self._measured.inner.note)
+        self._backward = BackwardWatch(partial(self._leaving_compiled_code, on_backward), self._note_inner)
         self._lock = threading.RLock()
         self._kept = KeptGraphs()
         self.backward_calls = 0
@@ -148,6 +148,12 @@ class Recorder:
         except Exception as defect:  # must not reach the program
             self._builder.disclose_defect("tensors could not be named", defect)
         return self._on_backward(request, partial(call_log.run_backward, request, run))
+
+    def _note_inner(self, frame: FrameType) -> None:
+        """A node calls backward from inside of the engine."""
+        self._measured.inner.note()
+        if self._forward.calls is not None:
+            self._forward.calls.events.note_inner_backward(frame)
 
     def note_names(self, frame: FrameType) -> None:
         """If calls are logged, name what the variables of the program hold now."""

@@ -145,7 +145,7 @@ def _run(
             return calls.run(Recorded(walked, 0), request, run)
 
     leaves = [variable for _, variable in leaf_variables(walked) if variable.requires_grad]
-    watch = BackwardWatch(measure, calls.inner.note)
+    watch = BackwardWatch(measure, lambda _: calls.inner.note())
     with program_state_restored(graph):
         watch.start()
         try:

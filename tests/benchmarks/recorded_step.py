@@ -116,7 +116,7 @@ def _walked(step: Callable[[], object]) -> None:
         walk(root.grad_fn for value in request.roots if (root := root_of(value, None)) is not None)
         return run()
 
-    watch = BackwardWatch(walk_and_run, note_inner=lambda: None)
+    watch = BackwardWatch(walk_and_run, note_inner=lambda _: None)
     watch.start()
     try:
         step()

@@ -230,7 +230,7 @@ def _write_through_an_index() -> Call:
         "torch.Tensor.index_copy", call_site=1, inputs=(TensorUse(1, "0", 0, True, True), index, source),
         outputs=(TensorUse(2, "return", 1, True, False),), scalars={"1": 0}, sequence_nr=8, node_count=1,
         inner_nr=1, is_opened=True, misses_calls=True,
-        checkpoint_site=0, checksums={"2": 12}, padding={"2": Padding(-1, 2, 6, 0, False, 1)},
+        checkpoint_site=0, redrawn_site=0, checksums={"2": 12}, padding={"2": Padding(-1, 2, 6, 0, False, 1)},
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ class BackwardWatch:
     For a call that a node makes, only `note_inner` is called, on the thread that runs the node.
     """
 
-    def __init__(self, handle: Handler, note_inner: Callable[[], None]) -> None:
+    def __init__(self, handle: Handler, note_inner: Callable[[FrameType], None]) -> None:
         self._handle = handle
         self._note_inner = note_inner
         modules = "torch.autograd", "torch.autograd.graph"
@@ -97,7 +97,7 @@ class BackwardWatch:
             return original(*args, **kwargs)
         is_inner = current_graph_task_id() != -1
         if is_inner:
-            self._note_inner()
+            self._note_inner(frame)
         if is_inner or is_unwatched():
             return original(*args, **kwargs)
         request = BackwardRequest(

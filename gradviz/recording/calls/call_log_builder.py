@@ -176,7 +176,7 @@ class CallLogBuilder:
             self._sites.site_of(stack)
         behind = len(self._sites.sites)
         for row in rows:
-            for location in (row.grad_mode_location, row.checkpoint_location):
+            for location in (row.grad_mode_location, row.checkpoint_location, row.redrawn_location):
                 if location is not None and location not in self._locations:
                     self._locations[location] = behind + len(self._locations)
 
@@ -203,6 +203,7 @@ class CallLogBuilder:
             grad_mode=row.grad_mode,
             grad_mode_site=self._locations[location] if location is not None else None,
             checkpoint_site=None if row.checkpoint_location is None else self._locations[row.checkpoint_location],
+            redrawn_site=None if row.redrawn_location is None else self._locations[row.redrawn_location],
             is_autocast=row.is_autocast,
             misses_calls=row.misses_calls,
             raised=row.raised,

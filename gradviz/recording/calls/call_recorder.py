@@ -182,6 +182,7 @@ class CallRecorder:
         row, uses = self.writer.locate(pending.row, pending.frame), self.writer.uses
         if self._functions.may_draw(pending.function):
             row.checkpoint_location = _forgetful_checkpoint(pending.frame)
+        self.events.redrawn.begin_call(row)
         with measuring():
             # What is copied is the first argument: the second remembers what the same deepcopy() has copied before.
             args = pending.args[:1] if row.function == _DEEPCOPY else pending.args
@@ -207,6 +208,7 @@ class CallRecorder:
                 row.sequence_nr, row.node_count = before, after - before
             if pending.generators is not None:
                 row.draw = draw_between(pending.generators, pending.kwargs)
+            self.events.redrawn.end_call(row)
             with measuring():
                 self._take_outputs(pending, result)
             is_exit = self._functions.is_exit(pending.function)

@@ -14,6 +14,7 @@ from gradviz.graph.call_log import words_of_error
 from gradviz.graph.modules_and_schedules import MadeLoader
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_watch import measuring
+from gradviz.recording.backward.redrawn_numbers import RedrawnNumbers
 from gradviz.recording.calls.call_arguments import scalars_with_positions, tensors_inside
 from gradviz.recording.calls.custom_function_samples import CustomSamples
 from gradviz.recording.calls.row_writer import CallWriter
@@ -33,6 +34,7 @@ class CallEvents:
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self.samples = CustomSamples()
+        self.redrawn = RedrawnNumbers()
         self._known_hooks: set[int] = set()
         """Hooks of modules, by torch's number for each."""
         self.backward_error: str | None = None
@@ -63,6 +65,7 @@ class CallEvents:
             with measuring():
                 self.samples.take(row.called, args, row)
             row.called = None
+            self.redrawn.begin_forward(row)
             writer.uses.await_results(row)
             writer.open(row, frame, at)
 
@@ -135,9 +138,15 @@ class CallEvents:
                 for what, tensors in given:
                     for position, tensor in tensors_inside(tensors, what):
                         row.inputs.append(writer.uses.use(tensor, position, row, is_input=True))
+            self.redrawn.begin_backward()
             writer.open(row)
             return row
         return None
+
+    def note_inner_backward(self, frame: FrameType) -> None:
+        """A node that the engine runs calls backward, on any thread."""
+        with self._writer.shield(), measuring():
+            self.redrawn.note_inner(frame)
 
     def _take_results(self, row: Row, result: Any) -> None:
         with self._writer.shield(), measuring():

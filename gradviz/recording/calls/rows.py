@@ -73,6 +73,7 @@ class Row:
         "padding",
         "raised",
         "reads_values",
+        "redrawn_location",
         "result",
         "results",
         "scalars",
@@ -103,6 +104,7 @@ class Row:
         self.grad_mode: GradMode = "enabled"
         self.grad_mode_location: Location | None = None
         self.checkpoint_location: Location | None = None
+        self.redrawn_location: Location | None = None
         self.is_autocast = False
         self.is_open = False
         self.is_moment = False

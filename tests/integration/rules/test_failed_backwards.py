@@ -315,3 +315,55 @@ for part in torch.arange(8).split(4):
     finding = findings_in(program, tmp_path)[0]
     assert finding.cause == "graph_freed"
     assert word in finding.fix
+
+
+EQUILIBRIUM = """
+layer, head = nn.Linear(4, 4), nn.Linear(4, 1)
+def iterate(f, start, turns=9):
+    for _ in range(turns):
+        start = f(start)
+    return start
+def solve(x):
+    with torch.no_grad():
+        z = iterate(lambda z: 0.5 * layer(z).tanh() + x, torch.zeros_like(x))
+    z = 0.5 * layer(z).tanh() + x
+    z0 = z.detach().requires_grad_()
+    f0 = 0.5 * layer(z0).tanh() + x
+    def hook(grad):
+        return iterate(lambda y: torch.autograd.grad(f0, z0, y)[0] + grad, grad)  # here
+    z.register_hook(hook)
+    return z
+for step in range(3):
+    head(solve(torch.randn(8, 4))).square().mean().backward()
+"""
+LOOP_IN_THE_HOOK = EQUILIBRIUM.replace(
+    "        return iterate(lambda y: torch.autograd.grad(f0, z0, y)[0] + grad, grad)  # here\n",
+    "        y = grad\n        for _ in range(9):\n            y = torch.autograd.grad(f0, z0, y)[0] + grad  # here\n"
+    "        return y\n",
+)
+FREED_IN_HOOKS = {"a function that a solver calls": EQUILIBRIUM, "a loop": LOOP_IN_THE_HOOK}
+
+
+@pytest.mark.parametrize("shape", FREED_IN_HOOKS)
+def test_a_hook_that_goes_through_one_graph_in_each_turn_is_told_at_its_line(shape: str, tmp_path: Path) -> None:
+    program = FREED_IN_HOOKS[shape]
+    (finding,) = findings_in(program, tmp_path)
+    assert (finding.cause, finding.location and finding.location.line) == ("graph_freed", marked_line(program))
+    assert "retain_graph=True" in finding.fix
+    assert findings_in(program.replace("z0, y)", "z0, y, retain_graph=True)"), tmp_path) == ()
+
+
+def test_a_hook_without_a_loop_whose_graph_the_step_before_has_freed_is_not_told_of_turns(tmp_path: Path) -> None:
+    program = """
+layer, start = nn.Linear(4, 1), torch.ones(4, requires_grad=True)
+energy = start.square().sum()
+def hook(grad):
+    return grad + torch.autograd.grad(energy, start)[0].mean()
+for step in range(3):
+    out = layer(torch.randn(8, 4))
+    out.register_hook(hook)
+    out.square().mean().backward()
+"""
+    found = findings_in(program, tmp_path)
+    assert found
+    assert all("all turns but the last" not in each.fix for each in found)

@@ -361,6 +361,53 @@ for step in range(3):
 """,
 }
 
+AGAIN = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, run, *weights):
+        ctx.run, ctx.weights, ctx.state = run, weights, torch.get_rng_state()
+        ctx.save_for_backward(x)
+        return run(x)
+    @staticmethod
+    def backward(ctx, grad):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            out = ctx.run(x)  # HERE
+        to_x, *others = torch.autograd.grad(out, (x, *ctx.weights), grad)
+        return to_x, None, *others
+block, head = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Dropout(0.3), nn.Linear(4, 4)), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*block.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    head(Again.apply(torch.randn(8, 4), block, *block.parameters())).square().mean().backward()
+    optimizer.step()
+"""
+"""A custom function that computes its forward again in backward."""
+ATTENTION = "nn.TransformerEncoderLayer(4, 2, 8, dropout=0.3)"
+RESTORED = """with torch.enable_grad(), torch.random.fork_rng():
+            torch.set_rng_state(ctx.state)
+"""
+WRONG.update({
+    ("other_random_numbers", "a custom function that computes dropout again"): AGAIN,
+    ("other_random_numbers", "a custom function that computes attention again"):
+        AGAIN.replace("nn.Dropout(0.3)", ATTENTION),
+})  # fmt: skip
+HEALTHY.update({
+    "a custom function that puts the state of the generator back":
+        AGAIN.replace("with torch.enable_grad():\n", RESTORED),
+    "a custom function that puts the state of the generator back before attention":
+        AGAIN.replace("with torch.enable_grad():\n", RESTORED).replace("nn.Dropout(0.3)", ATTENTION),
+    "a custom function that computes again without dropout": AGAIN.replace("Dropout(0.3)", "Dropout(0.0)"),
+    "a custom function that computes again with the noise of its forward":
+        AGAIN.replace("Dropout(0.3)", "Identity()").replace("return run(x)", "ctx.noise = torch.randn_like(x)\n"
+        "        return run(x + ctx.noise)").replace("ctx.run(x)", "ctx.run(x + ctx.noise)"),
+    "a custom function that adds noise to gradients only":
+        AGAIN.replace("Dropout(0.3)", "Identity()").replace("return to_x", "return to_x + torch.randn_like(to_x)"),
+})  # fmt: skip
+
 
 @pytest.mark.parametrize(("cause", "shape"), list(WRONG))
 def test_the_cause_and_its_line_come_first(cause: str, shape: str, tmp_path: Path) -> None:

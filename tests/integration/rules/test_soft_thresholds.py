@@ -89,7 +89,7 @@ for step in range(4):
 
 def test_a_hook_that_asks_a_freed_graph_is_told_at_the_line_that_asks(tmp_path: Path) -> None:
     script = FIXED_POINT.replace("KEEP", "")
-    assert_first_alarm(script, "backward_failed", tmp_path)
+    assert_first_alarm(script, "graph_freed", tmp_path)
     (told, *_) = alarms(script, tmp_path)
     assert "retain_graph=True" in (told.fix or "")
 

@@ -290,6 +290,44 @@ class SumOfSquares(torch.autograd.Function):
         return 2 * x  # HERE
 (0.1 * SumOfSquares.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3)))).backward()
 """,
+    ("custom_function_wrong_backward", "the threshold of a soft threshold without the sign"): """
+import torch
+class Shrink(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, threshold):
+        kept = x.abs() > threshold
+        ctx.save_for_backward(kept)
+        return torch.where(kept, x - threshold * torch.sign(x), torch.zeros_like(x))
+    @staticmethod
+    def backward(ctx, grad):
+        (kept,) = ctx.saved_tensors
+        passed = grad * kept
+        return passed, -passed.sum(0)  # HERE
+threshold = torch.nn.Parameter(torch.full((3,), 0.1))
+Shrink.apply(torch.nn.Linear(4, 3)(torch.randn(9, 4)), threshold).square().mean().backward()
+""",
+    ("custom_function_wrong_backward", "a table that is interpolated between rounded places"): """
+import torch
+class Look(torch.autograd.Function):
+    @staticmethod
+    def forward(places, table):
+        low = places.floor().long()
+        part = places - low
+        return table[low] * (1 - part) + table[low + 1] * part
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+    @staticmethod
+    def backward(ctx, grad):
+        places, table = ctx.saved_tensors
+        low = places.floor().long()
+        to_table = torch.zeros_like(table)
+        to_table.index_add_(0, low, grad * (1 - places + low))
+        to_table.index_add_(0, low + 1, grad)  # HERE
+        return grad * (table[low + 1] - table[low]), to_table
+places = torch.nn.Linear(4, 1)(torch.randn(30, 4)).sigmoid().squeeze(1) * 6
+Look.apply(places, torch.nn.Parameter(torch.randn(8))).square().mean().backward()
+""",
     ("gradient_into_target", "the copy follows the trained model by lerp_()"): """
 import copy
 import torch
@@ -510,6 +548,52 @@ for _ in range(3):
     loss.backward()
     opt.step()
     print(g.norm())
+""",
+    "binary weights that are estimated, and a soft threshold": """
+import torch
+from torch import nn
+from torch.autograd import Function
+class Binary(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        binary = weight.sign() * weight.abs().mean(1, keepdim=True)
+        ctx.save_for_backward(x, weight, binary)
+        return x @ binary.t()
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight, binary = ctx.saved_tensors
+        return grad @ binary, (grad.t() @ x) * (weight.abs() <= 1)
+class Shrink(Function):
+    @staticmethod
+    def forward(x, threshold):
+        return x.sign() * (x.abs() - threshold).clamp(min=0)
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+    @staticmethod
+    def backward(ctx, grad):
+        x, threshold = ctx.saved_tensors
+        passed = grad * (x.abs() > threshold)
+        return passed, -(passed * x.sign()).sum(0)
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return scale * x.sign() + 0.1 * scale * x.abs()
+    @staticmethod
+    def backward(ctx, grad):
+        x, scale = ctx.saved_tensors
+        return grad * scale * (x.abs() < 1), (grad * x.clamp(-1, 1)).sum(0)
+layer = nn.Linear(6, 4)
+weight, threshold = nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.full((4,), 0.1))
+scale = nn.Parameter(torch.full((4,), 0.3))
+optimizer = torch.optim.SGD([*layer.parameters(), weight, threshold, scale], lr=0.05)
+for step in range(4):
+    h = Shrink.apply(layer(torch.randn(16, 6)), threshold)
+    loss = (Binary.apply(h, weight) + Scaled.apply(h, scale) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 """,
     "straight-through, spikes, reversal, dropout and changes in place": """
 import torch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from textwrap import shorten
 
@@ -90,8 +89,6 @@ class BackwardFailed(Rule):
         made = None if failed is None or node is None else case.location_of(failed.graph, node.id)
         own = None if error.call_site is None else Location(*error.call_site)
         inner = own if own != location else None
-        if inner is not None and _goes_again(case, inner, error):
-            return self._freed_inside(case, row, inner)
         where = "" if node is None else f" in {autograd_name(node)}, whose forward ran{at_line(made)}"
         return self.finding(
             f"this backward raised{where}{',' if where else ''} and ended the program; cause not found: "
@@ -110,34 +107,13 @@ class BackwardFailed(Rule):
             nodes=() if failed is None or node is None else case.nodes_in(failed.graph, (node.id,)),
         )
 
-    def _freed_inside(self, case: Case, row: int, inner: Location) -> Finding:
-        """What a hook or the backward of a custom function asks of one graph several times."""
-        return self.finding(
-            "what this backward runs goes a second time through a graph that was freed the first time: each of these "
-            "calls asks it again",
-            symptom="raises",
-            why="autograd.grad() and backward() free what the graph has saved, unless they are told to keep it",
-            fix="pass retain_graph=True here; the last of the calls may free it",
-            location=inner,
-            symptom_location=location_of_call(case.dataflow, row),
-            tensors=_without_path(case, row),
-        )
 
-
-_FREED = "backward through the graph a second time"
-_ASKS = re.compile(r"\b(grad|backward)\(")
 _BACKWARD = (".Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
 _OF_NOBODY = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "OutOfMemoryError", "MemoryError"})
 _NO_MEMORY = ("out of memory", "allocate memory")
 _RAISES = ("raise", "assert")
 _LONGEST = 200
 _NO_PATH = ("does not require grad", "not have been used in the graph")
-
-
-def _goes_again(case: Case, inner: Location, error: ScriptError) -> bool:
-    """Whether the line that raised, inside of a backward, asks a graph for gradients and frees it."""
-    text = case.source_line(inner) or ""
-    return _FREED in error.message and _ASKS.search(text) is not None and "retain_graph=True" not in text
 
 
 def _without_path(case: Case, row: int) -> tuple[str, ...]:

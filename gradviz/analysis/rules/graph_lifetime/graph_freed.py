@@ -21,6 +21,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.entered_graphs import loss_of_another_optimizer
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.gradients.freed_in_engine import call_that_freed_its_graph
 from gradviz.analysis.rules.bases.sources.cached_parametrizations import FIX_OF_CACHE, WHY_OF_CACHE, line_that_caches
 from gradviz.analysis.rules.bases.storing_lines import line_that_stores_returned
 from gradviz.graph.model import CallSite
@@ -33,7 +34,8 @@ class GraphFreed(Rule):
     -------------
     A second backward through the same calls: two losses that share a part of the model, or a forward pass that is
     computed once and used in every round of a loop. It reports which backward freed the graph, and what both share; of
-    losses with optimizers of their own, where the one goes into what the other one trains.
+    losses with optimizers of their own, where the one goes into what the other one trains. Also a hook that goes
+    through one graph in each turn of a loop, as for the gradient of an equilibrium.
 
     Why it matters
     --------------
@@ -60,6 +62,10 @@ class GraphFreed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards
+        inner = call_that_freed_its_graph(case)
+        if inner is not None:
+            yield self._in_engine(*inner)
+            return
         for found in failed.freed:
             if failed.is_of_own_gradient(found):
                 # Without create_graph=True, which keeps the graph, too, it is that of GV112.
@@ -67,6 +73,17 @@ class GraphFreed(Rule):
                     yield self._of_own_gradient(case, flow, found)
             elif not found.is_carried_over:
                 yield self._explain(case, flow, failed, found)
+
+    def _in_engine(self, inner: Location, outer: Location) -> Finding:
+        return self.finding(
+            f"the backward at line {outer.line} runs this line, which goes through the same graph in each turn of a "
+            "loop: its first turn frees the graph, and the next raises",
+            why="a call of grad() or backward() frees the graph that it goes through, unless it is told to keep it",
+            fix="pass retain_graph=True here, in all turns but the last",
+            location=inner,
+            symptom="raises",
+            symptom_location=outer,
+        )
 
     def _of_own_gradient(self, case: Case, flow: Dataflow, found: Freed) -> Finding:
         return self.finding(

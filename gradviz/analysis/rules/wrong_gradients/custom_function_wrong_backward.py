@@ -20,7 +20,8 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
-from gradviz.analysis.sources.source_tree import called_name, names_in
+from gradviz.analysis.sources.named_by_statements import bound_by
+from gradviz.analysis.sources.source_tree import called_name, names_in, parameters_of
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.graph.number_words import ordinal
 from gradviz.graph.traversal import ancestor_nodes
@@ -35,8 +36,8 @@ class CustomFunctionWrongBackward(Rule):
     used, and compares the result of ``backward`` with finite differences of ``forward``, element by element. It skips
     points where the slope jumps, and functions that return another gradient on purpose: a forward that returns its
     input (gradient reversal, scaling), or that is flat wherever a gradient is returned (rounding with a
-    straight-through estimate, spikes), also where its source rounds an input that needs no gradient. It says so where
-    ``backward`` does not name the gradient that it gets.
+    straight-through estimate, spikes), also where its source rounds an input that needs no gradient, or gets another
+    gradient than its slope. It says so where ``backward`` does not name the gradient that it gets.
 
     Why it matters
     --------------
@@ -87,7 +88,7 @@ class CustomFunctionWrongBackward(Rule):
         reported: set[Location | None] = set()
         for each in checks:
             wrong = differing_slopes(each)
-            if each.function in on_purpose or not wrong or _estimates(case, each):
+            if each.function in on_purpose or not wrong or _rounds(case, each):
                 continue
             finding = self._finding(case, each, wrong)
             if finding is not None and finding.location not in reported:
@@ -126,38 +127,57 @@ class CustomFunctionWrongBackward(Rule):
         )
 
 
-def _estimates(case: Case, check: DerivativeCheck) -> bool:
+def _rounds(case: Case, check: DerivativeCheck) -> bool:
     """Whether the forward of a custom function rounds: then its backward is an estimate, also for a step size, and is
-    not the slope between two steps. One that takes a sign may also be smooth, as a soft threshold is: then the gradient
-    of another input is its slope."""
-    called = _called_by_forward(case, check.function)
-    return not _ROUNDING.isdisjoint(called) or (
-        not _SIGNS.isdisjoint(called)
-        and not any(
-            each.function == check.function and each.argument != check.argument and _has_slopes(each)
-            for each in case.dataflow.log.derivatives
-        )
-    )
+    not the slope between two steps.
 
-
-def _called_by_forward(case: Case, function: str) -> set[str]:
-    name = function.rpartition(".")[2]
-    return {
-        called_name(each)
-        for _, tree in own_files(case)
-        for node in tree.nodes
-        if isinstance(node, ast.ClassDef) and node.name == name
-        for each in ast.walk(next((each for each in node.body if getattr(each, "name", "") == "forward"), node))
+    It is no estimate where all that is rounded gets its slope as gradient: the sign in a soft threshold, a floor that
+    chooses the elements between which it interpolates.
+    """
+    name = check.function.rpartition(".")[2]
+    exact = {
+        each.argument for each in case.dataflow.log.derivatives if each.function == check.function and _exact(each)
     }
+    for _, tree in own_files(case):
+        for node in tree.nodes:
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                rounded = _rounded_arguments(node)
+                if rounded is None or not rounded <= exact:
+                    return True
+    return False
 
 
-def _has_slopes(check: DerivativeCheck) -> bool:
-    """Whether backward returns the slopes of forward, and these are not zero everywhere."""
-    return any(check.measured) and not check.is_identity and not differing_slopes(check)
+def _exact(check: DerivativeCheck) -> bool:
+    """Whether the gradient of an argument is the slope, where this is not 0 everywhere."""
+    return not check.flat and any(check.measured) and not differing_slopes(check)
 
 
-_ROUNDING = frozenset({"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_"})
-_SIGNS = frozenset({"sign", "sign_", "sgn", "sgn_"})
+def _rounded_arguments(function: ast.ClassDef) -> set[int] | None:
+    """The arguments from which the forward of a custom function computes what it rounds; None if it is not known."""
+    methods = {each.name: each for each in function.body if isinstance(each, ast.FunctionDef)}
+    forward = methods.get("forward")
+    parts = list(ast.walk(forward or function))
+    roundings = [each for each in parts if called_name(each) in _ROUNDING]
+    if not roundings:
+        return set()
+    if forward is None or forward.args.vararg is not None:
+        return None
+    given = parameters_of(forward)[0 if "setup_context" in methods else 1 :]
+    read: dict[str, set[str]] = {}
+    for each in parts:
+        if isinstance(each, ast.stmt):
+            for bound in bound_by(each):
+                read.setdefault(bound, set()).update(names_in(each))
+    needed, waiting = set[str](), [name for each in roundings for name in names_in(each)]
+    while waiting:
+        if (name := waiting.pop()) not in needed:
+            needed.add(name)
+            waiting += read.get(name, ())
+    found = {index for index, name in enumerate(given) if name in needed}
+    return found or None
+
+
+_ROUNDING = frozenset({"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_", "sign", "sgn"})
 
 
 class _Unused(Struct, frozen=True):
