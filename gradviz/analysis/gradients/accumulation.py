@@ -83,6 +83,8 @@ def accumulating_lines(case: Case) -> Iterator[Accumulating]:
     for each in repeated_lines(case):
         if sum(flow.log.calls[row].inside is not None for row in each.of_first_step) > 1:
             continue  # a step that asks for the gradient several times
+        if not frozenset.intersection(*(case.histories.reached_by[row] for row in each.of_first_step)):
+            continue  # networks that are trained side by side: nothing is added up
         step = each.first_step
         is_known = steps_sometimes(case, each.last, step) or are_pieces(flow, each.of_first_step)
         if is_known or (_is_called_accumulation(case, each.last) and _reach_the_same(case, each.of_first_step)):

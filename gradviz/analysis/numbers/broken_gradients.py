@@ -10,17 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.values.origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
 from gradviz.analysis.numbers.gradient_origins import BROKEN, find_gradient_origins, state_of
 from gradviz.analysis.numbers.lost_epsilon import lost_epsilon
 from gradviz.analysis.numbers.masking import hides_by_choice, is_masked_in_backward
 from gradviz.analysis.numbers.singularities import singularity_of
+from gradviz.analysis.parameters.weighted_parameters import number_given
 from gradviz.graph.call_log import CallLog, ValueFacts
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.traversal import descendants
@@ -83,8 +86,10 @@ class BrokenGradients:
 
     def first(self) -> BrokenGradient | None:
         """None if every gradient that reached a leaf was finite."""
-        first = self._first_unscaled()
+        first, skipped = self._first_unscaled(), self._overflows_that_lowered_a_scale()
         for number, graph in enumerate(self._graphs[first:], first):
+            if number in skipped:
+                continue
             leaves = tuple(leaf.id for leaf in graph.leaves if state_of(leaf.arrived) in BROKEN)
             failed = graph.failed_node
             is_lost = not leaves and failed is None and self._is_loss_broken(number)
@@ -118,6 +123,19 @@ class BrokenGradients:
             return 0
         fine = (number for number, graph in enumerate(self._graphs) if not _is_any_leaf_broken(graph))
         return max(fine, default=0)
+
+    def _overflows_that_lowered_a_scale(self) -> frozenset[int]:
+        """The graphs whose finite loss was multiplied by a number so large that a gradient was not, before a step that
+        the program then left out, and a smaller number: loss scaling by hand."""
+        rows = [self._backward_calls.row_of(number) for number in range(len(self._graphs))]
+        scales = [1.0 if row is None else _scale_of_loss(self._flow, row) for row in rows]
+        found = []
+        for number, (row, following) in enumerate(pairwise(rows)):
+            if scales[number] <= max(1.0, scales[number + 1]) or row is None or following is None:
+                continue
+            if self._flow.step_before(following) < row and not self._is_loss_broken(number):
+                found.append(number)
+        return frozenset(found)
 
     def _is_loss_broken(self, number: int) -> bool:
         """Whether a root was NaN or Inf although the leaves got finite gradients: a mask may have dropped it."""
@@ -266,6 +284,15 @@ def _first_unmeasured(graph: Graph, leaves: tuple[int, ...]) -> Node | None:
         if node.id in above and node.region is not None and not graph.regions[node.region].is_measured
     ]
     return min(unmeasured, key=lambda node: (node.run is None, node.run.order if node.run else 0), default=None)
+
+
+def _scale_of_loss(flow: Dataflow, backward: int) -> float:
+    """The number by which a loss was multiplied last, before its backward; 1 if by none."""
+    roots = flow.log.calls[backward].roots
+    row = flow.newest_producer(roots[0].tensor, backward) if len(roots) == 1 else None
+    if row is None or plain_name(flow.log.calls[row].function) != "mul":
+        return 1.0
+    return number_given(flow.log.calls[row], "0", "1", "other") or 1.0
 
 
 def _is_any_leaf_broken(graph: Graph) -> bool:

@@ -12,6 +12,7 @@ from gradviz.analysis.parameters.copied_parameters import compared_copies, is_an
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines.lines_to_move import by_line, line_to_move, location_to_move
+from gradviz.graph.model import CallSite
 
 
 class StaleOptimizerParams(Rule):
@@ -206,7 +207,7 @@ def _made_late(case: Case, newcomers: list[int], optimizer_made: int) -> list[in
     targets, remade = compared_copies(histories), set(case.missing_gradients.remade.values())
     # A copy for each step is made to be thrown away; that its original never trains is told by itself.
     told = frozenset(number for found in case.copies_used if found.is_new for number in found.copies)
-    return [
+    late = [
         n
         for n in newcomers
         if (histories.tensor(n).role == "parameter" or _is_copy_of(histories, n, forgotten))
@@ -216,6 +217,19 @@ def _made_late(case: Case, newcomers: list[int], optimizer_made: int) -> list[in
         and not is_anchor(histories, n)
         and original_of(histories, n, told) is None
     ]
+    adapted = _copied_and_adapted(histories) if late else frozenset()
+    of_trained = (n for n in late if original_of(histories, n, histories.trained) is not None)
+    thrown_away = {n for n in of_trained if histories.line_where_made(n) in adapted}
+    return [n for n in late if n not in thrown_away]
+
+
+def _copied_and_adapted(histories: ParameterHistories) -> frozenset[CallSite | None]:
+    """The lines that copy a model of which no optimizer steps, but the program changes some parameters by hand, as in
+    the inner loop of meta-learning: it is thrown away after that."""
+    by_hand = histories.reached - histories.trained - frozenset(histories.untrained)
+    leaves = (n for n in by_hand if histories.tensor(n).role == "parameter" and histories.made_by(n) is not None)
+    copies = (n for n in leaves if original_of(histories, n, histories.trained) is not None)
+    return frozenset(map(histories.line_where_made, copies))
 
 
 def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:

@@ -1,0 +1,100 @@
+"""Training loops written by hand: a loss scale that finds its range, two networks side by side, a copy that is adapted
+and thrown away. None of them is a mistake, and one that is looks much like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+
+HALF = """
+class Half(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.half().float()
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.half().float()
+"""
+
+SCALED_BY_HAND = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scale, steps = 2.0 ** 24, 0
+while steps < 4:
+    optimizer.zero_grad()
+    loss = Half.apply(model(torch.randn(8, 4))).square().mean()
+    (loss * scale).backward()
+    if not all(p.grad.isfinite().all() for p in model.parameters()):
+        scale /= 2
+        continue
+    for p in model.parameters():
+        p.grad /= scale
+    optimizer.step()
+    steps += 1
+"""
+
+COMPARED_SIDE_BY_SIDE = """
+class Plain:
+    def __init__(self, params):
+        self.params = list(params)
+    def zero_grad(self):
+        for p in self.params:
+            p.grad = None
+    @torch.no_grad()
+    def step(self):
+        for p in self.params:
+            p -= 0.1 * p.grad
+one, other = nn.Linear(4, 2), nn.Linear(4, 2)
+pairs = ((one, Plain(one.parameters())), (other, torch.optim.SGD(other.parameters(), lr=0.1)))
+for step in range(5):
+    x = torch.randn(8, 4)
+    for net, optimizer in pairs:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+"""
+
+ADAPTED_BY_HAND = """
+class TwoHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.mean, self.spread = nn.Linear(3, 8), nn.Linear(8, 1), nn.Linear(8, 1)
+    def forward(self, x):
+        h = torch.tanh(self.trunk(x))
+        return self.mean(h), self.spread(h)
+model = TwoHeads()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    fast = copy.deepcopy(model)
+    given = list(fast.parameters())
+    for inner in range(2):
+        x = torch.randn(6, 3)
+        loss = F.mse_loss(fast(x)[0], x[:, :1])
+        with torch.no_grad():
+            for p, g in zip(given, torch.autograd.grad(loss, given, allow_unused=True)):
+                if g is not None:
+                    p -= 0.1 * g
+    x = torch.randn(6, 3)
+    mean, spread = fast(x)
+    outer = (spread + (mean - x[:, :1]).square() * (-spread).exp()).mean()
+    for p, g in zip(model.parameters(), torch.autograd.grad(outer, given)):
+        p.grad = g
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("script", [HALF + SCALED_BY_HAND, COMPARED_SIDE_BY_SIDE, ADAPTED_BY_HAND])
+def test_loops_by_hand_that_are_right_raise_no_alarm(script: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + script, tmp_path) == []
+
+
+def test_a_scale_that_is_lowered_does_not_hide_a_slope_that_is_never_finite(tmp_path: Path) -> None:
+    script = (
+        SCALED_BY_HAND.replace("while steps < 4:", "for turn in range(6):")
+        .replace("Half.apply(model(torch.randn(8, 4)))", "model(torch.randn(8, 4))")
+        .replace(".square().mean()", ".mul(0).square().sqrt().mean()  # HERE")
+    )
+    assert_first_alarm(HEAD + script, "nan_from_op", tmp_path)
