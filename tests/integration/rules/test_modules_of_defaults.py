@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import alarms, findings
+from tests.integration.rules.checked_scripts import alarms, assert_first_alarm, findings
 
 HEAD = """
 import copy
@@ -147,3 +147,51 @@ def test_layers_of_their_own_and_shared_ones_are_left_alone(program: str, tmp_pa
 def test_a_layer_that_is_said_to_be_shared_is_only_noted(program: str, tmp_path: Path) -> None:
     found = [each for each in findings(HEAD + program + TRAIN, tmp_path) if each.cause == "default_is_one_module"]
     assert [each.severity for each in found] == ["note"]
+
+
+UNITS = """
+import torch.nn.functional as F
+class Unit(nn.Module):
+    def __init__(self, norm, distance):
+        super().__init__()
+        self.conv = nn.Conv1d(8, 8, 3, padding=distance, dilation=distance)
+        self.norm = norm  # HERE
+    def forward(self, x):
+        return x + torch.relu(self.norm(self.conv(x)))
+class Net(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.units = nn.Sequential(*[Unit(norm, 2 ** i) for i in range(3)])
+        self.head = nn.Linear(8, 2)
+    def forward(self, x):
+        return self.head(self.units(x).amax(-1))
+net = Net(nn.BatchNorm1d(8))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.randn(16, 8, 12)
+    y = (x.mean((1, 2)) > 0).long()
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_batch_normalization_that_modules_were_given_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + UNITS, "default_is_one_module", tmp_path)
+    cured = UNITS.replace("self.norm = norm", "self.norm = copy.deepcopy(norm)")
+    assert alarms(HEAD + cured, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.norm = norm", "self.norm = norm  # one for all units, shared"),
+        ("nn.BatchNorm1d(8)", "nn.GroupNorm(2, 8)"),
+        ("[Unit(norm, 2 ** i) for i in range(3)]", "[Unit(norm, 1)] * 3"),
+        ("self.conv = nn.Conv1d(8, 8, 3, padding=distance, dilation=distance)", "self.conv = nn.Identity()"),
+    ],
+)
+def test_what_is_shared_on_purpose_has_no_alarm_for_its_statistics(old: str, new: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + UNITS.replace(old, new), tmp_path)
+    assert not [each for each in found if each.cause == "default_is_one_module"]

@@ -205,3 +205,49 @@ def test_the_name_of_a_module_with_which_another_name_begins_is_told(tmp_path: P
 def test_names_of_modules_that_are_meant_are_left_alone(new: str, texts: str, tmp_path: Path) -> None:
     found = alarms(HEAD + DOMAINS.format(new=new, texts=texts) + STEPS, tmp_path)
     assert not [each for each in found if each.cause == "prefix_matches_more"]
+
+
+PARTS = """
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn, self.{word}, self.out = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x):
+        return torch.tanh(self.attn(x) + self.{word}(x) + self.out(x))
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Sequential({below}), nn.Sequential(Layer(), Layer())
+        self.head = nn.Linear(4, 1)
+    def forward(self, x):
+        return self.head(self.decoder(self.encoder(x)))
+model = Model()
+def freeze(model, parts):
+    for name, p in model.named_parameters():
+        if any(part in name for part in parts):  # HERE
+            p.requires_grad_(False)
+freeze(model, {given})
+"""
+GIVEN = '__import__("os").environ.get("NO_SUCH_NAME", "enco_der").replace("_", "").split(",")'
+
+
+@pytest.mark.parametrize("given", [GIVEN, '["encoder"]'])
+def test_the_name_of_a_part_in_the_names_of_layers_of_another_part_is_told(given: str, tmp_path: Path) -> None:
+    script = HEAD + PARTS.format(word="encoder_attn", below="nn.Linear(4, 4)", given=given) + STEPS
+    assert_first_alarm(script, "prefix_matches_more", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("word", "below", "given"),
+    [
+        ("cross_attn", "nn.Linear(4, 4)", '["encoder"]'),
+        ("encoder_attn", "nn.Linear(4, 4)", '["encoder.0"]'),
+        ("encoder_attn", "nn.Linear(4, 4)", '["encoder", "decoder"]'),
+        ("encoder", "nn.Linear(4, 4)", '["encoder"]'),
+        ("pre_attn", "Layer()", '["attn"]'),
+    ],
+)
+def test_parts_that_are_meant_are_left_alone(word: str, below: str, given: str, tmp_path: Path) -> None:
+    script = HEAD + PARTS.format(word=word, below=below, given=given) + STEPS
+    found = alarms(script, tmp_path)
+    assert not [each for each in found if each.cause == "prefix_matches_more"]

@@ -22,6 +22,16 @@ LENGTHS = (
     "    packed = nn.utils.rnn.pack_padded_sequence(x[order].unsqueeze(-1), sizes, True)\n"
     "    out, state = reader(packed)\n"
 )
+PADDED = (
+    LENGTHS.split("X, T")[0] + "for step in range(4):\n"
+    "    series = [torch.randn(5 + 3 * k % 7) for k in range(10)]\n"
+    "    y = torch.stack([(each.mean() > 0).long() for each in series])\n"
+    "    lengths = torch.tensor([len(each) for each in series])\n"
+    "    order = lengths.argsort(descending=True)\n"
+    "    x = nn.utils.rnn.pad_sequence(series, batch_first=True)[order, :, None]\n"
+    "    packed = nn.utils.rnn.pack_padded_sequence(x, lengths[order], True)\n"
+    "    state = reader(packed)[1].permute(1, 0, 2).flatten(1)\n"
+)
 PATCHES = (
     NET.replace("optimizer =", "hidden = nn.Parameter(torch.randn(1, 1, 4))\noptimizer =").replace(
         "net.parameters()", "[*net.parameters(), hidden]"
@@ -49,6 +59,8 @@ FAULTS = {
     "    loss = F.cross_entropy(net(x), y) - (net(x) * keys).sum(1).mean()" + TRAIN,
     "the last states of sequences that were sorted by length": LENGTHS
     + "    loss = F.cross_entropy(net(state[-1][order]), y)  # HERE" + TRAIN,
+    "sequences that were padded, and labels that were stacked": PADDED
+    + "    loss = F.cross_entropy(net(state[order]), y)  # HERE" + TRAIN,
     "patches of which some are hidden": PATCHES
     + "    full = full.gather(1, ids[..., None].repeat(1, 1, 4))  # HERE\n"
     "    loss = (full - p[..., :4]).square().mean()" + TRAIN,
@@ -82,6 +94,7 @@ HEALTHY = {
     "a mean over all": SORTED + "    loss = (done[order].mean(0) - x[:, :4].mean(0)).square().sum()" + TRAIN,
     "states of sequences, put back": LENGTHS
     + "    loss = F.cross_entropy(net(state[-1].index_select(0, order.sort()[1])), y)" + TRAIN,
+    "padded sequences, put back": PADDED + "    loss = F.cross_entropy(net(state[order.argsort()]), y)" + TRAIN,
     "patches that are put back": PATCHES
     + "    full = full.gather(1, ids.argsort(1)[..., None].repeat(1, 1, 4))\n"
     "    loss = (full - p[..., :4]).square().mean()" + TRAIN,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -14,7 +16,10 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.names.conditions_on_names import (
     Text,
+    compared_with,
     conditions_on_names,
+    loops_over_names,
+    parts_of,
     texts_in_loops,
 )
 from gradviz.analysis.rules.bases.sources.names.numbered_prefixes import NumberedPrefix, numbered_prefixes
@@ -30,7 +35,9 @@ class PrefixMatchesMore(Rule):
     ``f"blocks.{i}"``, in a model that has ``blocks.10``, where the parameters of ``blocks.10`` are frozen, or are
     trained, as those of ``blocks.1`` are. The program does not count up to 10; or, where that is not known, a layer
     between is treated otherwise. Also ``"enc" in name``, which freezes the layers of which a word begins with it, and
-    others in which it is in the middle of a word: ``sequence_head``. Also, of several beginnings that are whole names
+    others in which it is in the middle of a word: ``sequence_head``. Also a text that is the name of a part of the
+    model with layers of its own, ``"encoder" in name``, and freezes single layers of another part,
+    ``decoder.encoder_attn``, whose neighbours are trained. Also, of several beginnings that are whole names
     of modules, one with which the name of another module begins: ``"embed"``, and ``embed_domain``.
 
     Why it matters
@@ -82,10 +89,25 @@ class PrefixMatchesMore(Rule):
             if words is not None:
                 yield self._of_words(case, source.location(text.line), text.text, words)
                 return
+        for line, part, layers_of_others in _parts_named(case):
+            yield self._of_parts(case, source.location(line), part, layers_of_others)
+            return
         for condition in conditions_on_names(source.tree):
             for text, begun in _modules_begun(case, condition.texts):
                 yield self._of_modules(case, source.location(text.line), text.text, begun)
                 return
+
+    def _of_parts(self, case: Case, location: Location, part: str, numbers: list[int]) -> Finding:
+        return self.finding(
+            f'"{part}" is the name of a part of the model, and it is in {together(names_of(case.dataflow, numbers))} '
+            f"as well: {'they are' if numbers[1:] else 'it is'} frozen, too",
+            symptom="grad_missing",
+            why="it is looked for in the whole name, also in the names of layers of other parts",
+            fix=f'compare with the beginning: name.startswith("{part}.")',
+            location=location,
+            tensors=names_of(case.dataflow, numbers),
+            evidence={"parameters": len(numbers)},
+        )
 
     def _of_modules(self, case: Case, location: Location, text: str, begun: dict[str, list[int]]) -> Finding:
         others, are = ", ".join(begun), "they are" if len(begun) > 1 else "it is"
@@ -130,6 +152,47 @@ class PrefixMatchesMore(Rule):
         )
 
 
+def _parts_named(case: Case) -> Iterator[tuple[int, str, list[int]]]:
+    """The lines that look for a text in names, the part of the model whose name that text is, and the layers of other
+    parts that are frozen with it. A text that the program is given when it is started is known by what is frozen."""
+    parts = _parts_with_their_words(case)
+    tree = case.program_source.tree
+    for name, loop in loops_over_names(tree) if parts else ():
+        for looked_for, way in compared_with(loop, name):
+            written = {each.value for each in parts_of(tree, loop, looked_for) if isinstance(each, ast.Constant)}
+            found = [part for part in parts if not written or part in written]
+            if way == "in" and len(found) == 1:
+                yield looked_for.lineno, found[0], parts[found[0]]
+
+
+def _parts_with_their_words(case: Case) -> dict[str, list[int]]:
+    """By frozen part of a model: the frozen layers of other parts of which a word is its name, and whose neighbours are
+    trained. A name that layers at other places have, too, says what kind of layer it is: ``norm``, ``attn``."""
+    tensors = case.dataflow.log.tensors
+    numbers = [number for number, each in enumerate(tensors) if each.role == "parameter" and each.names]
+    paths = [tensors[number].names[0].split(".") for number in numbers]
+    shared = len([*takewhile(lambda words: len({*words}) == 1, zip(*paths, strict=False))])
+    is_trained = {
+        tuple(path[shared:]): case.histories.requires_grad_at_last(number)
+        for number, path in zip(numbers, paths, strict=True)
+    }
+    by_path = {tuple(path[shared:]): number for number, path in zip(numbers, paths, strict=True)}
+    found = dict[str, list[int]]()
+    for part in {path[0] for path in is_trained if len(path) >= _DEEP}:
+        own = [path for path in is_trained if path[0] == part]
+        others = [path for path in is_trained if path[0] != part and any(part in word for word in path)]
+        if any(is_trained[path] for path in (*own, *others)) or any(part in path for path in others):
+            continue
+        in_words = [path for path in others if any(part in re.split(r"_", word) for word in path[1:])]
+        around = {path[: next(k for k, word in enumerate(path) if part in word)] for path in in_words}
+        neighbours = [[is_trained[path] for path in is_trained if path[: len(each)] == each] for each in around]
+        if neighbours and all(map(any, neighbours)):
+            found[part] = [by_path[path] for path in in_words]
+    return found
+
+
+_DEEP = 3
+"""Words in the name of a parameter of a part that has layers of its own."""
 _MIN_NAMES = 2
 
 

@@ -15,6 +15,7 @@ from gradviz.analysis.rules.bases.parameters.modules_of_defaults import (
     modules_of_defaults,
 )
 from gradviz.analysis.rules.bases.parameters.modules_of_factories import ModuleOfFactory, modules_of_factories
+from gradviz.analysis.rules.bases.parameters.shared_statistics import SharedStatistics, shared_statistics
 from gradviz.analysis.rules.bases.sources.kept_factories import KeptFactory
 
 
@@ -27,7 +28,9 @@ class DefaultIsOneModule(Rule):
     dataclass, where several modules took this one layer: they have it among their own, or call it. One object that
     gives its layer to several parts shares it on purpose. Also a module from a function that keeps what it has made, by
     ``@lru_cache``, a decorator of the program's own, or a dict that lives on, where two attributes, several objects of
-    a class, or the places of a list each asked it for a module, with equal arguments. It is a note where the name, a
+    a class, or the places of a list each asked it for a module, with equal arguments. Also one batch normalization that
+    several modules of a class were given, from a configuration for instance, where each has layers of its own beside
+    it: they share its running statistics, too. It is a note where the name, a
     comment or the docstring says that the layer is shared, where the program takes it from the class by name, where
     the function takes no argument, and where classes ask for it that have nothing to do with each other.
 
@@ -92,6 +95,8 @@ class DefaultIsOneModule(Rule):
             if location not in told:
                 told.add(location)
                 yield self._of_factory(case, kept, location)
+        if not told:
+            yield from (self._of_statistics(case, each) for each in shared_statistics(case))
 
     def _finding(self, case: Case, shared: ModuleOfDefault, location: Location) -> Finding:
         flow, default = case.dataflow, shared.default
@@ -111,6 +116,22 @@ class DefaultIsOneModule(Rule):
             location=location,
             tensors=names_of(flow, shared.parameters),
             evidence={"modules": len(shared.owners)},
+        )
+
+    def _of_statistics(self, case: Case, shared: SharedStatistics) -> Finding:
+        paths, attribute = shared.paths, shared.attribute
+        return self.finding(
+            f"{together(paths)} are one {shared.kind}: {len(paths):,} objects of {shared.owner} were given it, each "
+            "with layers of its own",
+            severity="note" if shared.is_meant else self.severity,
+            symptom="grad_wrong",
+            why="its running statistics are a mixture of what all these layers return, and it gets the sum of their "
+            "gradients",
+            fix=("if they are not to share it, " if shared.is_meant else "")
+            + f"give each its own: self.{attribute} = copy.deepcopy({shared.taken}), or make it in __init__",
+            location=shared.location,
+            tensors=names_of(case.dataflow, shared.parameters),
+            evidence={"modules": len(paths)},
         )
 
     def _of_factory(self, case: Case, kept: ModuleOfFactory, location: Location) -> Finding:

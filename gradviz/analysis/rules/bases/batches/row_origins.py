@@ -157,7 +157,8 @@ def _chosen(flow: Dataflow, call: Call, row: int, count: tuple[int, ...]) -> Ori
         return Origin("slice", (*shape_of(flow, call.inputs[0].tensor)[:1], *known), row) if known else None
     if name in ("split", "chunk", "unbind") and call.inputs:
         return None
-    if name == "stack" and (len(call.inputs),) == count and axis_of(call, len(count)) in (0, None):
+    is_along_first = name == "pad_sequence" or (name == "stack" and axis_of(call, len(count)) in (0, None))
+    if is_along_first and (len(call.inputs),) == count:
         return Origin("batch", (flow.step_before(row), *count), row)
     if name in _FROM_OUTSIDE:
         return Origin("whole", count, row)
