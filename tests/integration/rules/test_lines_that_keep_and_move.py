@@ -287,10 +287,7 @@ for step in range(3):
     ),
     "one that is kept in a variable beside": (
         "graph_freed",
-        KEPT_TABLES.replace("KEEP", "made = self.build(n)\n            self.known[n] = made").replace(
-            "return 1 + table", "return 1 + table  # HERE"
-        )
-        + TRAIN,
+        KEPT_TABLES.replace("KEEP", "made = self.build(n)\n            self.known[n] = made  # HERE") + TRAIN,
     ),
     "the same in a function, before its loop": (
         "graph_freed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import takewhile
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.sources.cached_results import function_on
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
-from gradviz.analysis.sources.source_tree import all_parameters_of, called_name
+from gradviz.analysis.sources.source_tree import all_parameters_of, called_name, parameters_of
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
@@ -73,6 +74,41 @@ def _line_that_called(case: Case, found: CutOff) -> Location | None:
     makers = [flow.newest_producer(tensor, cut.call) for tensor in cut.live_inputs]
     lines = [None if maker is None else line_that_gave(flow, cut.call, maker) for maker in makers]
     return location_of_line(lines[0]) if lines and None not in lines else None
+
+
+# -- a loss function that detaches its target, and was given a prediction as this --------------------------------------
+
+
+def line_that_gave_target(case: Case, found: CutOff) -> BetterLine | None:
+    """The line that gave a tensor to a function as the argument which, by its name, is a constant for this function."""
+    outside = _outside(case.dataflow, blamed_call(case.dataflow, found)) if found.cut.kind == "detach" else None
+    if outside is None or found.is_refused or found.is_partial:
+        return None
+    own, caller = outside
+    tree = own_tree(case, own.file)
+    function = None if tree is None else function_on(tree, own.line)
+    if tree is None or function is None:
+        return None
+    names = parameters_of(function)
+    detached = {
+        each.value.id
+        for each in ast.walk(function)
+        if isinstance(each, ast.Attribute) and each.attr == "detach" and each.lineno == own.line
+        if isinstance(each.value, ast.Name) and each.value.id in names
+    }
+    constants = [name for name in names if _IS_CONSTANT.search(name)]
+    if len(names) < _TARGET_AND_PREDICTION or len(constants) != 1 or detached != set(constants):
+        return None
+    name = function_of(own).rpartition(".")[2]
+    return BetterLine(
+        Location(caller.file, caller.line),
+        f"{name}() detaches its {constants[0]}, and this line gives it that as {constants[0]}",
+        f"give {name}() the arguments in its own order, {', '.join(names)}, or by name",
+    )
+
+
+_IS_CONSTANT = re.compile(r"target|tgt|teacher|label|reference|frozen|truth|(^|_)(ref|old|gt|goal)(_|$)")
+_TARGET_AND_PREDICTION = 2
 
 
 # -- a function that does nothing but hand its arguments on without a gradient -----------------------------------------

@@ -37,9 +37,9 @@ def line_that_stores(case: Case, row: int, path: str) -> CallSite | None:
 
 
 def line_that_stores_returned(case: Case, made: CallSite) -> CallSite | None:
-    """The line that stores what a function returns in an element or an attribute, as it is, if the function returns
-    what a line computed; also through functions that only return it further. Of a function whose results are kept by
-    its decorator, the line of that."""
+    """The line that stores what a function returns in an element or an attribute, as it is or after it had a name of
+    its own, if the function returns what a line computed; also through functions that only return it further. Of a
+    function whose results are kept by its decorator, the line of that."""
     sites, line = case.dataflow.log.call_sites, made
     while line.caller is not None:
         tree = own_tree(case, line.file)
@@ -53,8 +53,9 @@ def line_that_stores_returned(case: Case, made: CallSite) -> CallSite | None:
         if outer is None:
             return None
         line = sites[outer]
-        if _stores_call(case, line):
-            return line
+        stored = _line_that_stores_call(case, line)
+        if stored is not None:
+            return replace(line, line=stored)
     return None
 
 
@@ -74,14 +75,34 @@ def _returns(tree: SourceTree, statement: ast.stmt) -> bool:
     )
 
 
-def _stores_call(case: Case, line: CallSite) -> bool:
-    """Whether a line assigns what a call gives to an element or an attribute."""
+def _line_that_stores_call(case: Case, line: CallSite) -> int | None:
+    """The line that assigns what a call at another one gives to an element or an attribute: this line itself, or one
+    below it in the same function."""
     tree = own_tree(case, line.file)
     statement = None if tree is None else tree.statement_at(line.line)
-    if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or not isinstance(statement.value, ast.Call):
-        return False
+    if tree is None or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        return None
+    if not isinstance(statement.value, ast.Call):
+        return None
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return all(isinstance(each, (ast.Subscript, ast.Attribute)) for each in targets)
+    if all(isinstance(each, _PLACES) for each in targets):
+        return line.line
+    names = {each.id for each in targets if isinstance(each, ast.Name)}
+    return next(
+        (
+            each.lineno
+            for each in ast.walk(tree.scope(statement))
+            if isinstance(each, ast.Assign)
+            and each.lineno > statement.lineno
+            and isinstance(each.value, ast.Name)
+            and each.value.id in names
+            and all(isinstance(target, _PLACES) for target in each.targets)
+        ),
+        None,
+    )
+
+
+_PLACES = (ast.Subscript, ast.Attribute)
 
 
 def stores(text: str, attribute: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words, callers, line_outside_modules, location_of_call
@@ -10,7 +11,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.draws.kept_of_batches import KeptOfBatches, kept_of_batches
 from gradviz.analysis.rules.bases.batches.draws.kept_of_first import KeptOfFirst, kept_of_first
-from gradviz.analysis.rules.bases.sources.lines.lines_of_caches import line_of_cache
+from gradviz.analysis.rules.bases.sources.lines.lines_of_caches import asks_for_given_key, line_of_cache
 from gradviz.analysis.sources.source_tree import tree_of
 
 
@@ -102,10 +103,19 @@ class KeptOfOtherBatch(Rule):
             "one",
             fix="compute it for each batch anew, or keep it by the index of the sample, which the data set returns as "
             "well: kept[index]",
-            location=location_of_line(line_outside_modules(flow, found.made)),
+            location=_line_of_given_key(case, found.made) or location_of_line(line_outside_modules(flow, found.made)),
             symptom_location=used,
             evidence={"batches": found.batches},
         )
+
+
+def _line_of_given_key(case: Case, made: int) -> Location | None:
+    """The line that gives the key to a function which keeps what a call made under it."""
+    sources = case.files_of_program
+    for line, outer in pairwise(callers(case.dataflow, made)):
+        if line.file in sources and asks_for_given_key(tree_of(sources[line.file]), line.line):
+            return Location(outer.file, outer.line)
+    return None
 
 
 def _line_of_cache(case: Case, made: int) -> Location | None:

@@ -6,7 +6,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_that_uses
+from gradviz.analysis.rules.bases.cut_lines import BetterLine, line_that_gave_target, line_that_uses
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 
@@ -62,4 +62,4 @@ class Detached(CutRule):
         return text.replace(".detach()", "") if text.count(".detach()") == 1 else None
 
     def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
-        return line_that_uses(case, found)
+        return line_that_uses(case, found) or line_that_gave_target(case, found)

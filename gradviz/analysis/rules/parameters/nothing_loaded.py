@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.modules_and_schedules import StateLoad
@@ -81,6 +82,7 @@ class NothingLoaded(Rule):
             why="strict=False passes over keys that the model does not have: it keeps its initial values",
             fix=_remedy(load, match),
             location=case.location_of_site(load.call_site),
+            tensors=names_of(case.dataflow, _not_loaded(case, load)),
             evidence={
                 "given": load.given,
                 "loaded": loaded,
@@ -88,6 +90,13 @@ class NothingLoaded(Rule):
                 "unexpected": load.unexpected_count,
             },
         )
+
+
+def _not_loaded(case: Case, load: StateLoad) -> list[int]:
+    """The trained parameters of the module that keep their initial values."""
+    ends = tuple(f".{name}" for name in load.missing)
+    tensors = case.dataflow.log.tensors
+    return [n for n in sorted(case.histories.trained) if any(name.endswith(ends) for name in tensors[n].names)]
 
 
 _FEW = 0.1

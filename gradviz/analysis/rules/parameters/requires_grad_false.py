@@ -29,7 +29,9 @@ from gradviz.analysis.rules.bases.sources.lines.lines_of_freezing import (
     line_of_tie,
     location_where_flagged,
     switch_without_effect,
+    told_at_iterator,
     told_at_switch,
+    used_up_iterator,
 )
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
@@ -101,7 +103,12 @@ class RequiresGradFalse(Rule):
             made = frozen_when_made(histories, frozen[0], case.source_line)
             found = self._in_optimizer(histories, frozen, freezing, made)
             switch = switch_without_effect(case, frozen)
-            yield found if switch is None else told_at_switch(found, *switch)
+            used = None if found.location is None else used_up_iterator(case, found.location)
+            if switch is not None:
+                found = told_at_switch(found, *switch)
+            elif used is not None:
+                found = told_at_iterator(found, used)
+            yield found
         for tied in tied_to_frozen(histories):
             yield self._tied(case, tied)
         for number in histories.log.parameters if histories.reached_by else ():

@@ -35,6 +35,7 @@ class Saturation(ZeroGradientRule):
     name = "saturation"
     yields_to = (
         "vanishing_chain", "straight_through_reversed", "target_never_reached", "normalized_alone", "inverted_mask",
+        "nothing_loaded",
     )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:

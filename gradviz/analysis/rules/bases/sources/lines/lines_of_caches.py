@@ -60,6 +60,17 @@ def line_of_cache(tree: SourceTree, line: int) -> int | None:
     return None if keeps is None else keeps.lineno
 
 
+def asks_for_given_key(tree: SourceTree, line: int) -> bool:
+    """Whether a line runs only where nothing is kept under a key that its function is given."""
+    statement, function = tree.statement_at(line), function_on(tree, line)
+    guard = None if statement is None else next(_guards(tree, statement), None)
+    if function is None or not isinstance(guard, ast.If):
+        return False
+    given = all_parameters_of(function)
+    kept = _kept_by(guard.test, given)
+    return isinstance(kept, ast.Name) and kept.id in given
+
+
 def _guards(tree: SourceTree, statement: ast.stmt) -> Iterator[ast.If | ast.Try]:
     """What may keep a statement from running, in its function, innermost first: conditions around it, and those before
     it that leave the function."""

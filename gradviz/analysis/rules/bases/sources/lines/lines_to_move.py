@@ -58,6 +58,8 @@ def line_to_move(case: Case, row: int, made: int) -> CallSite | None:
     is_early = is_moved or _is_early(histories, row, made)
     if is_early:
         return apart
+    if not _changes_shape(histories, row):
+        return own
     asking = line_in_class_of(histories.flow, row, made)
     return apart if asking is None else _line_that_acts(case, row, asking) or asking
 
