@@ -5,10 +5,12 @@ Such a term is a single number with a history, made in a step by the program its
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.finding import Location
@@ -50,9 +52,32 @@ def lost_terms(histories: ParameterHistories, text_of: TextOf) -> Iterator[LostT
             leaves, _ = histories.live_leaves([use.tensor for use in call.outputs], row + 1)
             parameters = tuple(sorted(leaves & histories.trained))
             overwriting = overwriting_of(flow, row, text_of) if parameters else None
-            if overwriting is not None or not silent.isdisjoint(parameters):
+            is_lost = not silent.isdisjoint(parameters) and not _is_argument(call, text_of(location_of_call(flow, row)))
+            if overwriting is not None or is_lost:
                 told.add(call.call_site)
                 yield LostTerm(row, parameters, overwriting)
+
+
+def _is_argument(call: Call, text: str | None) -> bool:
+    """Whether a line gives the sum or product that a call made to a function, and goes on with what this returns:
+    ``k2 = field(t + h / 2, y)``. A function that does not read its time loses no loss."""
+    kind = _ARITHMETIC.get(plain_name(call.function))
+    try:
+        statements = ast.parse((text or "").strip()).body if kind is not None else []
+    except SyntaxError:  # a part of a statement, or the head of a block
+        return False
+    values = [each.value for each in statements if isinstance(each, (ast.Assign, ast.Return)) and each.value]
+    made = {node for value in values for node in ast.walk(value) if _is_arithmetic(node, kind)}
+    calls = (node for value in values for node in ast.walk(value) if isinstance(node, ast.Call))
+    given = {inner for each in calls for argument in each.args for inner in ast.walk(argument)}
+    return bool(made) and made <= given
+
+
+_ARITHMETIC = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div}
+
+
+def _is_arithmetic(node: ast.AST, kind: type[ast.operator] | None) -> bool:
+    return isinstance(node, ast.BinOp) and kind is not None and isinstance(node.op, kind)
 
 
 def _is_unread_number(flow: Dataflow, call: Call, row: int) -> bool:

@@ -65,6 +65,10 @@ _MAX_PARTS = 4
 _MAX_BETWEEN = 6
 """A line that reads a number uses it within so many calls."""
 _PARTS = (".detach", ".data", ".__getitem__", ".unbind", ".select", ".squeeze", ".cpu", ".float", ".view", ".reshape")
+_OF_EACH_VALUE = (
+    ".exp", ".log", ".softplus", ".sigmoid", ".tanh", ".square", ".sqrt", ".abs", ".clamp", ".clamp_min", ".clamp_max",
+    ".reciprocal", ".neg",
+)  # fmt: skip
 
 
 class _Finder:
@@ -152,7 +156,7 @@ class _Finder:
             read = self._log.calls[row]
             if type(read.result) is float and is_exit(read) and read.inputs and self._is_of_line(call, read):
                 is_taken = any(is_function_of(each, read.result) for each in scalars)
-                if is_taken and self._is_part_of_parameter(read.inputs[0].tensor):
+                if is_taken and self._is_part_of_parameter(read.inputs[0].tensor, _PARTS + _OF_EACH_VALUE):
                     yield Reentry(row, read.inputs[0].tensor, call.outputs[0].tensor, "value")
 
     def _is_of_line(self, call: Call, read: Call) -> bool:
@@ -253,14 +257,14 @@ class _Finder:
             elif type(value) is int:
                 self._left_as_whole[value] = left
 
-    def _is_part_of_parameter(self, number: int) -> bool:
-        """Whether a tensor is a parameter, or a part of one."""
+    def _is_part_of_parameter(self, number: int, made_by: tuple[str, ...] = _PARTS) -> bool:
+        """Whether a tensor is a parameter, or a part of one, or what such calls made of it."""
         for _ in range(_MAX_PARTS):
             tensor = self._log.tensors[number]
             if tensor.role == "parameter" or (tensor.is_leaf and tensor.requires_grad):
                 return True
             call = None if tensor.producer is None else self._log.calls[tensor.producer]
-            if call is None or not call.inputs or not call.function.endswith(_PARTS):
+            if call is None or not call.inputs or not call.function.endswith(made_by):
                 return False
             number = call.inputs[0].tensor
         return False

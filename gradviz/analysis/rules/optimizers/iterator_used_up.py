@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.iterators.named_iterators import named_iterators
@@ -76,9 +77,9 @@ class IteratorUsedUp(Rule):
             is_new = lines.isdisjoint((line, held.line)) and _has_effect(tree, found.use)
             if is_new and _is_confirmed(case, tree, ran, found):
                 lines |= {line, held.line}
-                yield self._finding(Location(file, held.line), Location(file, line), found)
+                yield self._finding(case, Location(file, held.line), Location(file, line), found)
 
-    def _finding(self, made: Location, used: Location, found: EmptyUse) -> Finding:
+    def _finding(self, case: Case, made: Location, used: Location, found: EmptyUse) -> Finding:
         variable, name = ast.unparse(found.use.read), called_name(found.use.node)
         what = f"{f'the {name}() that gets it' if name else 'the loop over it'}{at_line(used)}"
         when = (
@@ -93,7 +94,14 @@ class IteratorUsedUp(Rule):
             fix="make it a list: list(...)",
             location=made,
             symptom_location=used if used != made else None,
+            tensors=names_of(case.dataflow, sorted(case.histories.trained)) if _clears_gradients(found.use) else (),
         )
+
+
+def _clears_gradients(use: Use) -> bool:
+    """``for p in params: p.grad = None``, or ``p.grad.zero_()``."""
+    text = "; ".join(map(ast.unparse, use.node.body)) if isinstance(use.node, ast.For) else ""
+    return any(each in text for each in (".grad = None", ".grad.zero_(", ".grad.detach_("))
 
 
 _TWICE = 2

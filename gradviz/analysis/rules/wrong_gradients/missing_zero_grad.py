@@ -61,7 +61,7 @@ class MissingZeroGrad(MixedPlayersRule):
     code = "GV601"
     name = "missing_zero_grad"
     severity = "error"
-    yields_to = ("not_stepped", "wrong_optimizer")
+    yields_to = ("not_stepped", "wrong_optimizer", "iterator_used_up")
     is_general = True
 
     def check(self, case: Case) -> Iterator[Finding]:
