@@ -48,7 +48,66 @@ for step in range(6):
     group = sample(step)
 """,
 }
+GIVEN = """
+@torch.no_grad()
+def roll(prompts, seed):
+    generator = torch.Generator().manual_seed(seed)
+    first = answer(prompts, generator)
+    return answer((prompts + first) % 8, generator)
+"""
+GIVEN_SEEDS = {
+    "a comprehension": GIVEN
+    + """
+def group_of(seed):
+    members = [roll(prompts, seed) for _ in range(5)]  # HERE
+    return torch.stack(members, 1)
+for step in range(6):
+    group = group_of(100 + step)
+""",
+    "a loop around a function that passes the seed on": GIVEN
+    + """
+class Sampler:
+    def __init__(self, seed):
+        self.seed = seed
+    def one(self, seed):
+        own = 2 * seed + 1
+        return roll(prompts, seed=own)
+    def group(self):
+        members = []
+        for _ in range(5):
+            members.append(self.one(self.seed))  # HERE
+        self.seed += 1
+        return torch.stack(members, 1)
+sampler = Sampler(3)
+for step in range(6):
+    group = sampler.group()
+""",
+    "a number in the function": GIVEN.replace("manual_seed(seed)", "manual_seed(11)  # HERE")
+    + """
+for step in range(6):
+    group = torch.stack([roll(prompts, member) for member in range(5)], 1)
+""",
+}
 OWN_NUMBERS = {
+    "the member is in the seed that is given": GIVEN
+    + """
+for step in range(6):
+    group = torch.stack([roll(prompts, 100 * step + member) for member in range(5)], 1)
+""",
+    "each member has a seed of its own": GIVEN
+    + """
+for step in range(6):
+    members = []
+    for member in range(5):
+        seed = 100 * step + member
+        members.append(roll(prompts, seed))
+    group = torch.stack(members, 1)
+""",
+    "the group is drawn in one call": GIVEN
+    + """
+for step in range(6):
+    group = roll(prompts.repeat_interleave(5), 100 + step).view(-1, 5)
+""",
     "the member is in the seed": """
 for step in range(6):
     members = []
@@ -94,6 +153,19 @@ for epoch in range(6):
 @pytest.mark.parametrize("name", GROUPS)
 def test_a_group_of_equal_samples_is_told_where_it_is_seeded(name: str, tmp_path: Path) -> None:
     assert_first_alarm(POLICY + GROUPS[name] + UPDATE, "same_random_numbers", tmp_path)
+
+
+@pytest.mark.parametrize("name", GIVEN_SEEDS)
+def test_a_group_whose_turns_give_one_seed_is_told_there(name: str, tmp_path: Path) -> None:
+    script = POLICY + GIVEN_SEEDS[name] + UPDATE
+    assert_first_alarm(script, "same_random_numbers", tmp_path)
+
+
+def test_rewards_that_are_repeated_along_a_group_are_equal_because_of_the_seed(tmp_path: Path) -> None:
+    repeated = UPDATE.replace("prompts[:, None] % 6", "(prompts[:, None] % 6).expand(-1, 5)")
+    assert [each.cause for each in alarms(POLICY + GIVEN_SEEDS["a comprehension"] + repeated, tmp_path)] == [
+        "same_random_numbers"
+    ]
 
 
 @pytest.mark.parametrize("name", OWN_NUMBERS)

@@ -114,3 +114,76 @@ def test_a_class_is_no_padding_where_another_number_stands_for_no_class(fill: st
 @pytest.mark.parametrize("fill", ["pass", "y = torch.where(torch.rand(64) < 0.1, 0, y)"])
 def test_a_number_that_may_mean_unknown_raises_no_alarm(fill: str, tmp_path: Path) -> None:
     assert not alarms(LABELS.replace("FILL", fill), tmp_path)
+
+
+COLUMNS = (
+    HEAD
+    + """
+table, net = nn.Embedding(SIZE, 4, padding_idx=LAST), nn.Linear(8, 1)  # HERE
+optimizer = torch.optim.Adam([*table.parameters(), *net.parameters()], lr=0.01)
+codes = torch.where(torch.rand(300) < 0.05, -1, torch.randint(0, 6, (300,)))
+x = torch.randn(300, 4)
+for rows in torch.randperm(300).split(30):
+    code = codes[rows]
+    LOOKUP
+    loss = (net(torch.cat([x[rows], h], 1)).squeeze(1) - code.float()).square().mean()
+"""
+    + TRAIN
+)
+MASKED = "h = table(code.clamp(min=0)) * (code >= 0)[:, None]"
+
+
+@pytest.mark.parametrize(
+    ("size", "last", "lookup"),
+    [
+        ("6", "-1", MASKED),
+        ("6", "-1", "h = table(F.relu(code))"),
+        ("6", "5", "h = table(torch.where(code < 0, 0, code))"),
+        ("6", "-1", "h = table(code.masked_fill(code < 0, 0)) * (code >= 0)[:, None]"),
+    ],
+    ids=["raised and masked", "raised", "the last one by its number", "filled in"],
+)
+def test_a_last_category_that_is_declared_as_padding_is_told(size: str, last: str, lookup: str, tmp_path: Path) -> None:
+    script = COLUMNS.replace("SIZE", size).replace("LAST", last).replace("LOOKUP", lookup)
+    assert_first_alarm(script, "padding_row_used", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("size", "last", "lookup"),
+    [
+        ("7", "-1", "h = table(code % 7)"),
+        ("7", "-1", "h = table(code.masked_fill(code < 0, 6))"),
+        ("7", "6", "h = table(torch.where(code < 0, 6, code))"),
+        ("7", "0", "h = table(code + 1)"),
+        ("7", "0", "h = table((code + 1).clamp(min=0))"),
+        ("6", "0", "h = table(code.clamp(min=0))"),
+        ("6", "None", MASKED),
+    ],
+    ids=[
+        "a remainder",
+        "the last is missing",
+        "by number",
+        "0 is missing",
+        "0 as a floor",
+        "raised to 0",
+        "no padding",
+    ],
+)
+def test_a_row_for_missing_codes_is_right(size: str, last: str, lookup: str, tmp_path: Path) -> None:
+    assert not alarms(COLUMNS.replace("SIZE", size).replace("LAST", last).replace("LOOKUP", lookup), tmp_path)
+
+
+def tokens(padding: str, fill: str) -> str:
+    """Sequences that are filled up with a number; their tokens are all the others."""
+    of_tokens = FROM_ZERO if fill == "20" else FROM_ONE
+    lookup = f"ids = pad_sequence(sequences, True, {fill})\n    x, y = ids[:, :-1], ids[:, 1:]"
+    script = of(of_tokens, lookup, int(fill)).replace(f"padding_idx={fill})", f"padding_idx={padding})", 1)
+    return script.replace("nn.GRU(8, 8, batch_first=True)", "nn.GRU(8, 8, batch_first=True)  # HERE", 1)
+
+
+def test_sequences_that_are_filled_up_with_another_number_than_the_last_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(tokens("-1", "0"), "padding_row_used", tmp_path)
+
+
+def test_sequences_that_are_filled_up_with_the_last_number_are_right(tmp_path: Path) -> None:
+    assert not alarms(tokens("-1", "20"), tmp_path)

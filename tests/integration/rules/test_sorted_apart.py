@@ -33,6 +33,40 @@ READER = (
     + LONGEST_FIRST
 )
 
+TRACKS = """
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+class Tracks(torch.utils.data.Dataset):
+    def __init__(self):
+        self.items = [(torch.randn(int(n), 5), torch.randn(2), k % 4) for k, n in enumerate(torch.randint(3, 9, (40,)))]
+    def __len__(self):
+        return len(self.items)
+    def __getitem__(self, index):
+        return self.items[index]
+def collate(items):
+    x, beside, y = zip(*items)
+    lengths = torch.tensor([len(each) for each in x])
+    return pad_sequence(x, batch_first=True), lengths, torch.stack(beside), torch.tensor(y)
+def packed(x, lengths):
+    sizes, order = lengths.sort(descending=True)
+    return pack_padded_sequence(x[order], sizes, batch_first=True)  # HERE
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(5, 6, batch_first=True, bidirectional=True)
+        self.head = nn.Sequential(nn.Linear(14, 8), nn.ReLU(), nn.Linear(8, 4))
+    def forward(self, x, lengths, beside):
+        _, state = self.rnn(packed(x, lengths))
+        return self.head(torch.cat([state[0], state[1], beside], dim=-1))
+model = Reader()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for x, lengths, beside, y in torch.utils.data.DataLoader(Tracks(), 10, shuffle=True, collate_fn=collate):
+    scores = model(x, lengths, beside)
+    loss = F.cross_entropy(scores, y)
+"""
+READ = HEAD + TRACKS + TRAIN
+LENGTHS = "torch.tensor([len(each) for each in x])"
+LAST_ONLY = READ.replace("state[1], beside]", "state[1]]").replace("nn.Linear(14, 8)", "nn.Linear(12, 8)")
+
 LOVASZ = LISTS.replace(
     "for rows",
     "def steps(labels):\n    hidden = 1 - (labels.sum() - labels.cumsum(0)) / (labels.sum() + (1 - labels).cumsum(0))\n"
@@ -44,6 +78,9 @@ LOVASZ += (
 )
 
 FAULTS = {
+    "features beside last states of packed sequences": READ,
+    "labels of last states of packed sequences that another function reads": LAST_ONLY,
+    "the same, stacked by the loader": READ.replace(LENGTHS, "torch.stack([torch.tensor(len(each)) for each in x])"),
     "events of a Cox likelihood, multiplied": BATCHES + RISK
     + "    loss = ((torch.logcumsumexp(risk, 0) - risk) * e).sum() / e.sum().clamp(min=1)  # HERE" + TRAIN,
     "events of a Cox likelihood, as a mask": SLICES + RISK
@@ -85,6 +122,24 @@ FAULTS = {
 }  # fmt: skip
 
 HEALTHY = {
+    "last states of sequences that torch sorts": READ.replace("x[order], sizes", "x, lengths").replace(
+        "batch_first=True)  # HERE", "batch_first=True, enforce_sorted=False)"
+    ),
+    "last states that are put back": READ.replace(
+        "_, state = self.rnn(packed(x, lengths))",
+        "state = self.rnn(packed(x, lengths))[1][:, lengths.argsort(descending=True).argsort()]",
+    ),
+    "features and labels in the order of the lengths": READ.replace("beside)\n    loss", "beside[order])\n    loss")
+    .replace("    scores", "    order = lengths.argsort(descending=True)\n    scores").replace("y)\n", "y[order])\n"),
+    "sequences that the loader has sorted": READ.replace(
+        "    x, beside, y = zip", "    items.sort(key=lambda each: len(each[0]), reverse=True)\n    x, beside, y = zip"
+    ),
+    "sequences that the loader has sorted, and lengths of a mask": READ.replace(
+        "    x, beside, y = zip", "    items.sort(key=lambda each: -len(each[0]))\n    x, beside, y = zip"
+    ).replace(LENGTHS, "(pad_sequence(x, batch_first=True) != 0).any(2).sum(1)"),
+    "a constant and noise beside last states": LAST_ONLY.replace(
+        "state[1]]", "state[1], torch.randn(len(x), 1), torch.ones(len(x), 1)]"
+    ).replace("nn.Linear(12, 8)", "nn.Linear(14, 8)").replace("y)\n", "y[lengths.argsort(descending=True)])\n"),
     "events in the same order": BATCHES + RISK
     + "    e = e[order]\n    loss = -((risk - torch.logcumsumexp(risk, 0)) * e).sum() / e.sum().clamp(min=1)" + TRAIN,
     "sums that are put back": BATCHES

@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import (
     at_line,
     call_words,
+    callers,
     calls_named,
     line_in_function_of,
     location_of_call,
@@ -27,7 +28,8 @@ class SortedApart(Rule):
     -------------
     Results of a model that are sorted, or taken in the order of ``sort()`` or ``argsort()`` of all samples of a batch,
     and that are combined with values of the same samples, one by one, that were not taken in this order; also features
-    of the events of a sequence, of which some were sorted along it, beside others that were not. Weights by
+    of the events of a sequence, of which some were sorted along it, beside others that were not, and last states of
+    sequences that were packed by their length, beside what the batch has for each sample. Weights by
     rank, pairs of sorted values, values that were put back into their order, and samples that are paired with their
     neighbours in an order are left alone.
 
@@ -95,6 +97,13 @@ class SortedApart(Rule):
         given = _given_to_function(flow, row, apart)
         if given is not None and not apart.are_features:
             location, taken = given, location
+        fix = "take it in the same order before: values[order]"
+        if apart.are_packed and taken is not None and not _is_order_known(flow, apart):
+            location, taken = taken, location  # torch needs no sort, and knows how to put back what it sorts
+            fix = (
+                "pack them as they are, with enforce_sorted=False, which also puts the results back; or put them back "
+                "by hand: states[order.argsort()]"
+            )
         name, sort = case.tensor_name(apart.other), call_words(flow.log.calls[row])
         sorted_at = location_of_call(flow, row)
         return self.finding(
@@ -102,7 +111,7 @@ class SortedApart(Rule):
             f"{at_line(sorted_at) if sorted_at != location else ''}",
             symptom="grad_wrong",
             why="each value meets the one of another sample",
-            fix="take it in the same order before: values[order]",
+            fix=fix,
             location=location,
             symptom_location=taken,
         )
@@ -111,6 +120,15 @@ class SortedApart(Rule):
 _SORTS = frozenset({"sort", "argsort", "topk"})
 _MAX_TRIED = 6
 _MIN_TIMES = 2
+
+
+def _is_order_known(flow: Dataflow, apart: CombinedApart) -> bool:
+    """Whether the function that puts values into the order also combines them, or is called at the line that does."""
+    used, around = flow.line_of(apart.call), list(callers(flow, apart.taken))
+    if used is None:
+        return False
+    is_inside = any((each.file, each.function) == (used.file, used.function) for each in around[:1])
+    return is_inside or any((each.file, each.line) == (used.file, used.line) for each in around)
 
 
 def _given_to_function(flow: Dataflow, row: int, apart: CombinedApart) -> Location | None:

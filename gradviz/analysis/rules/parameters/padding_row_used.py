@@ -10,11 +10,21 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, calls_in_training, tensor_before
-from gradviz.analysis.rules.bases.sequences.padded_ids import LOOKUPS
-from gradviz.analysis.rules.bases.sources.names.numbered_names import item_with_number_zero
+from gradviz.analysis.rules.bases.parameters.padded_rows import (
+    MIN_USUAL,
+    TIMES,
+    RowInUse,
+    frequency_of_row,
+    has_one_for_each_sample,
+    is_functional,
+    line_of_table,
+    padding_of,
+    row_in_use,
+    words_of_items,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -29,7 +39,9 @@ class PaddingRowUsed(Rule):
     there is neither, 0 may stand for "unknown", and it is a note, unless the program puts another number in place of
     some. Also sequences that nothing pads, if 0 stands at all positions, at least as often as other numbers, and a loss
     asks the model for it as for any class; and sequences that ``pad_sequence()`` fills up with 0, where 0 was about as
-    frequent before as any other number; also labels that are filled up so, if the loss ignores class 0.
+    frequent before as any other number; also labels that are filled up so, if the loss ignores class 0. And any other
+    row that is as usual as the rest, such as the last one, which ``padding_idx=-1`` means, where codes below 0 are
+    raised before the lookup, or where sequences are filled up with another number.
 
     Why it matters
     --------------
@@ -66,17 +78,21 @@ class PaddingRowUsed(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lookups: dict[int, list[int]] = defaultdict(list)
+        others: dict[tuple[int, int], list[int]] = defaultdict(list)
         padded = set[int]()
         for row, call in enumerate(flow.log.calls):
-            if _padding_of(call) == 0 and call.inputs[1].is_live_leaf and flow.has_step_after(row):
-                lookups[call.inputs[1].tensor].append(row)
+            number = padding_of(call)
+            if number is not None and call.inputs[1].is_live_leaf and flow.has_step_after(row):
+                table = call.inputs[1].tensor
+                (others[table, number] if number else lookups[table]).append(row)
+        yield from self._of_others(case, others)
         for table, rows in lookups.items():
-            zeros, count = _frequency_of_zero(case, rows)
+            zeros, count = frequency_of_row(flow, rows, 0)
             usual = count / max(shape_of(flow, table)[0], 1)
-            is_usual = usual >= _MIN_USUAL and usual / _TIMES <= zeros <= usual * _TIMES
-            if is_usual and (all(_has_one_for_each_sample(case, row) for row in rows) or _are_ragged_bags(flow, rows)):
+            is_usual = usual >= MIN_USUAL and usual / TIMES <= zeros <= usual * TIMES
+            if is_usual and (all(has_one_for_each_sample(case, row) for row in rows) or _are_ragged_bags(flow, rows)):
                 yield self._finding(case, table, rows, zeros, count)
-            elif usual >= _MIN_USUAL and zeros >= usual and _is_asked_for(case, table, rows):
+            elif usual >= MIN_USUAL and zeros >= usual and _is_asked_for(case, table, rows):
                 yield self._of_tokens(case, table, rows, zeros, count)
             elif (pads := _padded_with_zero(flow, rows, 0)) and _is_item(flow, pads, shape_of(flow, table)[0]):
                 yield self._of_padded(case, table, pads)
@@ -87,6 +103,39 @@ class PaddingRowUsed(Rule):
             classes = shape_of(flow, flow.log.calls[rows[0]].inputs[0].tensor)[1:2]
             if classes and pads and _is_item(flow, pads, classes[0]):
                 yield self._of_labels(flow, ignoring[-1], pads)
+
+    def _of_others(self, case: Case, lookups: dict[tuple[int, int], list[int]]) -> Iterator[Finding]:
+        """Rows with another number than 0: each line that makes tables once."""
+        lines: dict[Location | None, list[RowInUse]] = defaultdict(list)
+        for (table, number), rows in lookups.items():
+            size = shape_of(case.dataflow, table)[0]
+            row = row_in_use(case, table, number % max(size, 1), rows)
+            if row is not None:
+                lines[row.line].append(row)
+        for line, found in lines.items():
+            yield self._of_row(case, line, max(found, key=lambda each: each.is_item), [each.table for each in found])
+
+    def _of_row(self, case: Case, line: Location | None, row: RowInUse, tables: list[int]) -> Finding:
+        flow = case.dataflow
+        here = location_of_call(flow, row.lookup)
+        more = f", as is the one of {len(tables) - 1:,} more tables" if len(tables) > 1 else ""
+        last = ", since a negative padding_idx counts from the end, and" if row.is_negative else ", and"
+        fix = f"padding_idx={row.filled}, with which the sequences are filled up" if row.filled is not None else None
+        return self.finding(
+            f"number {row.number} is padding of {case.histories.name(row.table)}{more}{last} is looked up"
+            f"{at_line(here)} {row.times:,} times, where {row.usual:,.0f} is usual: its row gets no gradient"
+            f"{row.beside}",
+            severity="warning" if row.is_item else "note",
+            symptom="grad_zero",
+            why="padding_idx names a row of the table, which stays as it is: it is no code that the lookup skips",
+            fix=fix
+            or "leave out padding_idx; or give what is missing a row of its own: a table of one row more, with "
+            "padding_idx=0, that looks up code + 1",
+            location=line or here,
+            symptom_location=here if line not in (None, here) else None,
+            tensors=names_of(flow, tables),
+            evidence={"times": row.times, "numbers": row.count},
+        )
 
     def _of_labels(self, flow: Dataflow, loss: int, pads: list[int]) -> Finding:
         """Labels that are filled up with the number of a class."""
@@ -108,7 +157,7 @@ class PaddingRowUsed(Rule):
         """Sequences that are filled up with the number of an item."""
         flow = case.dataflow
         zeros, count = _zeros_before(flow, pads)
-        location, made = location_of_call(flow, pads[-1]), _line_of_table(case, table)
+        location, made = location_of_call(flow, pads[-1]), line_of_table(case, table)
         return self.finding(
             f"sequences are filled up with 0, the padding of {case.histories.name(table)}, and 0 also is an item like "
             f"others: {zeros:,} of the {count:,} numbers before they are filled up. Its row gets no gradient",
@@ -130,7 +179,7 @@ class PaddingRowUsed(Rule):
             symptom="grad_zero",
             why="nothing pads these sequences; padding_idx keeps the row of a token that the model reads",
             fix="leave out padding_idx, or count the tokens from 1",
-            location=here if _is_functional(case, rows[0]) else _line_of_table(case, table) or here,
+            location=here if is_functional(case, rows[0]) else line_of_table(case, table) or here,
             tensors=names_of(flow, [table]),
             evidence={"zeros": zeros, "numbers": count},
         )
@@ -138,15 +187,10 @@ class PaddingRowUsed(Rule):
     def _finding(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Finding:
         flow, histories = case.dataflow, case.histories
         here = location_of_call(flow, rows[0])
-        made = here if _is_functional(case, rows[0]) else _line_of_table(case, table)
-        other = _other_table(case, rows[0], table)
+        made = here if is_functional(case, rows[0]) else line_of_table(case, table)
         usual = count / shape_of(flow, table)[0]
-        listed = None if other is not None else item_with_number_zero(case, shape_of(flow, table)[0])
-        unknown = _other_for_unknown(flow, rows)
-        is_item = other is not None or listed is not None or unknown is not None
-        beside = f", and {histories.name(other)} learns a row for the same number" if other is not None else ""
-        beside += f", and a list of the program gives it to {listed!r}" if listed is not None else ""
-        beside += f", and {unknown} stands for what is unknown or left out" if unknown is not None else ""
+        beside = words_of_items(case, table, 0, rows)
+        is_item = bool(beside)
         return self.finding(
             f"number 0 is padding of {histories.name(table)}, and is looked up{at_line(here)} {zeros:,} times, where "
             f"{usual:,.0f} is usual: its row gets no gradient{beside}",
@@ -164,48 +208,8 @@ class PaddingRowUsed(Rule):
         )
 
 
-_FILLS_IN = frozenset({"where", "masked_fill"})
-
-
-def _other_for_unknown(flow: Dataflow, rows: list[int]) -> int | None:
-    """Another number than 0 that the program puts in place of some of those that are looked up."""
-    index = flow.log.calls[rows[-1]].inputs[0].tensor
-    made = flow.newest_producer(index, rows[-1])
-    call = None if made is None else flow.log.calls[made]
-    if made is None or call is None or plain_name(call.function) not in _FILLS_IN:
-        return None
-    given = [value for value in call.scalars.values() if type(value) is int]
-    known = (flow.values_of(use, made) for use in call.inputs[1:])
-    given += [
-        int(values.minimum)
-        for values in known
-        if values is not None and values.minimum is not None and values.minimum == values.maximum
-    ]
-    return next((value for value in given if value), None)
-
-
 _PADS = frozenset({"pad", "pad_sequence"})
 _ASK_FOR_CLASSES = frozenset({"cross_entropy", "nll_loss"})
-_MIN_USUAL = 2
-_TIMES = 2.5
-
-
-def _padding_of(call: Call) -> int | None:
-    """The number whose row a lookup leaves out."""
-    name = plain_name(call.function)
-    if name not in LOOKUPS or len(call.inputs) < 2 or call.inputs[1].place not in ("1", "weight"):
-        return None
-    value = call.scalars.get("padding_idx", call.scalars.get("2" if name == "embedding" else "10"))
-    return value if type(value) is int else None
-
-
-def _line_of_table(case: Case, table: int) -> Location | None:
-    return location_of_line(case.histories.line_where_made(table))
-
-
-def _is_functional(case: Case, row: int) -> bool:
-    """Whether the program itself passes ``padding_idx`` at the line of the call, and no module does."""
-    return "padding_idx" in (case.source_line(location_of_call(case.dataflow, row)) or "")
 
 
 def _is_asked_for(case: Case, table: int, rows: list[int]) -> bool:
@@ -233,26 +237,6 @@ def _is_asked_for(case: Case, table: int, rows: list[int]) -> bool:
         if values is not None and values.zeros and sources[0] & sources[1] and not is_padded:
             return True
     return False
-
-
-def _frequency_of_zero(case: Case, rows: list[int]) -> tuple[int, int]:
-    """How often 0 was looked up, and how many numbers there were; no numbers where that is not known."""
-    flow, zeros, count = case.dataflow, 0, 0
-    for row in rows:
-        values = flow.values_of(flow.log.calls[row].inputs[0], row)
-        if values is None:
-            return 0, 0
-        zeros, count = zeros + values.zeros, count + values.count
-    return zeros, count
-
-
-def _has_one_for_each_sample(case: Case, row: int) -> bool:
-    """Whether the index is no sequence, and no part of one."""
-    flow = case.dataflow
-    index = flow.log.calls[row].inputs[0].tensor
-    above = {use.tensor for each in flow.ancestors(index, row) for use in flow.log.calls[each].inputs} | {index}
-    integers = [each for each in above if flow.log.tensors[each].facts.dtype in ("int64", "int32")]
-    return all(len([size for size in shape_of(flow, each) if size > 1]) <= 1 for each in integers)
 
 
 def _are_ragged_bags(flow: Dataflow, rows: list[int]) -> bool:
@@ -300,22 +284,7 @@ def _is_item(flow: Dataflow, pads: list[int], size: int) -> bool:
     usual = count / max(size, 1)
     if zeros == sum(len(flow.log.calls[row].inputs) for row in pads):
         return False  # one in each sequence: a token with which they begin, as decoders do
-    return usual >= _MIN_USUAL_BEFORE and usual / _TIMES <= zeros <= usual * _TIMES
+    return usual >= _MIN_USUAL_BEFORE and usual / TIMES <= zeros <= usual * TIMES
 
 
 _MIN_USUAL_BEFORE = 8
-
-
-def _other_table(case: Case, row: int, table: int) -> int | None:
-    """Another embedding without padding that looks up the same index in the same step."""
-    flow = case.dataflow
-    index = flow.log.calls[row].inputs[0].tensor
-    for user in flow.users(index):
-        call = flow.log.calls[user]
-        is_lookup = plain_name(call.function) in LOOKUPS and len(call.inputs) > 1 and _padding_of(call) is None
-        if is_lookup and call.inputs[0].tensor == index:
-            other = call.inputs[1]
-            is_alike = shape_of(flow, other.tensor)[0] == shape_of(flow, table)[0]
-            if other.tensor != table and other.is_live_leaf and is_alike:
-                return other.tensor
-    return None

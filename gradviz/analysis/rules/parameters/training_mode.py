@@ -17,6 +17,7 @@ from gradviz.analysis.rules.bases.sources.lines.lines_of_training import (
     line_of_train,
     line_that_trains_all,
 )
+from gradviz.analysis.rules.bases.sources.lines.lines_that_switch_back import line_that_switches_back
 from gradviz.analysis.rules.bases.told_modes import asks_for_the_mode, gets_input_again
 from gradviz.graph.traversal import scopes_around
 
@@ -231,7 +232,8 @@ class TrainingMode(Rule):
         flow = case.dataflow
         words = word_of_layer(flow.log.calls[row])
         used = location_of_line(line_outside_modules(flow, row))
-        switch = line_that_trains_all(case, row) if is_part else None
+        back = self._line_that_switches_back(case, row) if path else None
+        switch = back or (line_that_trains_all(case, row) if is_part else None)
         here = switch or line_of_model(case, path, used) or used
         made = "features" if self._feeds_trained_layers(case, row) else "targets"
         return self.finding(
@@ -239,9 +241,11 @@ class TrainingMode(Rule):
             "though nothing trains it any more",
             symptom="grad_wrong",
             why="train() of a model is also that of all its parts, the finished ones too"
-            if is_part
+            if is_part or back is not None
             else "modules are in training mode until eval() is called; no_grad() does not change that",
-            fix=f"call {path or 'the model'}.eval() again after each train() of what it is a part of"
+            fix=f"call {path}.eval() again behind this line; or put back the mode that each module had, not one for all"
+            if back is not None
+            else f"call {path or 'the model'}.eval() again after each train() of what it is a part of"
             if is_part
             else f"call {path or 'the model'}.eval() before the loop",
             location=here,
@@ -249,6 +253,24 @@ class TrainingMode(Rule):
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
+
+    def _line_that_switches_back(self, case: Case, row: int) -> Location | None:
+        """The line that puts a part back into training mode which was in evaluation mode in a step before."""
+        flow, scope = case.dataflow, case.dataflow.log.calls[row].scope
+        if scope is None:
+            return None
+        own = flow.log.scopes[scope].path
+        before = [
+            each
+            for each, call in enumerate(flow.log.calls[:row])
+            if is_training(call) is False and call.scope is not None and flow.log.scopes[call.scope].path == own
+        ]
+        last = next((each for each in before[: -_MOST_TRIED - 1 : -1] if self._goes_into_a_loss(case, each)), None)
+        return None if last is None else line_that_switches_back(case, last, row)
+
+
+_MOST_TRIED = 60
+"""Calls of a part, such as those of a validation, among which one of the training is looked for."""
 
 
 def _is_average(case: Case, row: int, outermost: int) -> bool:

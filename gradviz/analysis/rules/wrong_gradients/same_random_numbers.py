@@ -43,7 +43,8 @@ class SameRandomNumbers(Rule):
     training, as those of a client of federated averaging, where copies of one model are trained that learns from them.
     Two views of a batch for which a step draws the same numbers, if a network makes the same results of both and the
     loss compares them: a function that makes and seeds a generator, and that is called for each view.
-    Samples of a group that are joined and are one and the same, since each turn of a loop seeds with the same number.
+    Samples of a group that are joined and are one and the same, since each turn of a loop seeds with the same number,
+    or gives the same seed to a function.
     And noise that is added to the only batch of a training and that a network is asked for, if the function that draws
     it seeds a generator of its own.
 

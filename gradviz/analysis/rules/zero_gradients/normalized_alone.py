@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import axes_words, names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.draws.equal_members import equal_members
 from gradviz.analysis.rules.bases.boxes.boxes_beyond import leaves_without_overlap
 from gradviz.analysis.rules.bases.centred_alone import (
     Centred,
@@ -87,7 +88,7 @@ class NormalizedAlone(Rule):
             yield self._of_layer(case, row, axes, weights)
         lines = set[Location | None]()
         means = (self._of_mean(case, each) for each in centred_alone(flow))
-        equal = (self._of_equal(case, each) for each in centred_equal(flow))
+        equal = (self._of_equal(case, each) for each in centred_equal(flow) if not _is_of_equal_members(case, each))
         for found in chain(means, equal):
             if found.location not in lines:
                 lines.add(found.location)
@@ -173,6 +174,15 @@ class NormalizedAlone(Rule):
             tensors=leaves_without_overlap(case, centred.difference),
             evidence={"shape": str(shape)},
         )
+
+
+def _is_of_equal_members(case: Case, equal: CentredEqual) -> bool:
+    """Whether the values are those of a group whose members drew the same numbers: that is the cause, and no axis."""
+    flow = case.dataflow
+    sites = {flow.log.calls[each.joined].call_site for each in equal_members(case)}
+    value, row = flow.log.calls[equal.difference].inputs[0].tensor, equal.difference
+    above = flow.ancestors(value, row, flow.step_before(row)) if sites else ()
+    return any(flow.log.calls[each].call_site in sites for each in above)
 
 
 def _weight(call: Call) -> int | None:

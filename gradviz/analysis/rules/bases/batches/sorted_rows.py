@@ -26,6 +26,8 @@ class CombinedApart(Struct, frozen=True):
     """The tensor in the order of the batch."""
     are_features: bool = False
     """Whether the call only puts them side by side, as features of the same elements."""
+    are_packed: bool = False
+    """Whether the values in the order are results of sequences that were packed in it."""
 
 
 class SortedRows:
@@ -45,6 +47,8 @@ class SortedRows:
         """Ordered values as columns of a table of features: by tensor, the call that put them into the order."""
         self._summed = set[int]()
         """Those of the ordered tensors that a cumulative sum went into."""
+        self._packed = set[int]()
+        """Those of the ordered tensors that sequences which were packed in the order went into."""
         self.has_trained = False
         """Whether anything that depends on parameters is in the order of the sort."""
 
@@ -132,17 +136,22 @@ class SortedRows:
         for other in others:
             if not is_trained:
                 return  # data are combined with data in another order: that may be a pairing
-            if is_combined(call, name) and any(use.requires_grad for use in ordered):
+            is_joined = is_combined(call, name) or name in _SIDE_BY_SIDE
+            if is_joined and any(use.requires_grad for use in ordered):
                 if self._is_in_order_of_batch(other, row, is_summed=is_summed):
-                    yield CombinedApart(row, self._ordered[ordered[0].tensor], other.tensor)
+                    are_packed = any(use.tensor in self._packed for use in ordered)
+                    taken = self._ordered[ordered[0].tensor]
+                    yield CombinedApart(row, taken, other.tensor, are_packed=are_packed)
                 return
         self._order(call, self._ordered[ordered[0].tensor], is_summed=is_summed)
 
     def _order(self, call: Call, taken: int, *, is_summed: bool) -> None:
-        is_sequence = plain_name(call.function) in SEQUENCES
+        name = plain_name(call.function)
+        is_packed = name in PACKS or any(use.tensor in self._packed for use in call.inputs)
         for use in call.outputs:
-            if is_sequence or self._fits(shape_of(self.flow, use.tensor)):
+            if name in SEQUENCES or self._fits(shape_of(self.flow, use.tensor)):
                 self._ordered.setdefault(use.tensor, taken)
+                self._packed.update({use.tensor} if is_packed else ())
                 self.has_trained |= use.requires_grad
                 if is_summed:
                     self._summed.add(use.tensor)
@@ -161,6 +170,10 @@ class SortedRows:
             return False
         if name in ("matmul", "mm", "bmm") and rank > 1:
             return call.inputs[0].tensor in self._ordered and not self._axis
+        if name in _SIDE_BY_SIDE:
+            # Others may be paired with their neighbours in an order, but no last states of sequences.
+            is_packed = any(use.tensor in self._packed for use in call.inputs)
+            return is_packed and axis_of(call, rank + (name == "stack")) not in (None, self._axis)
         if name in REDUCTIONS and name not in _CUMULATIVE:
             return bool(axes_of(call, rank)) and self._axis not in axes_of(call, rank)
         return name not in _REORDER
@@ -179,9 +192,20 @@ class SortedRows:
             is_before = mine.kind == "slice" or mine.row < self.row
             is_sorted = numbers in (sorted(numbers), sorted(numbers, reverse=True))
             return is_before and not is_sorted and not other.requires_grad and self._is_surely_data(mine, other, row)
-        if (key.kind, key.rows) != (mine.kind, mine.rows):
+        if (key.kind, key.rows) != (mine.kind, mine.rows) or self._is_sorted_already():
             return False
         return mine.kind == "index" or (mine.row < self.row and self._is_surely_data(mine, other, row))
+
+    def _is_sorted_already(self) -> bool:
+        """Whether sequences were filled up that came by their length, so that a sort by length changes nothing."""
+        for taken in {*self._ordered.values()} - {self.row}:
+            origin = origin_of_rows(self.flow, self.flow.log.calls[taken].inputs[0], taken)
+            made = None if origin is None else self.flow.log.calls[origin.row]
+            if made is not None and plain_name(made.function) == "pad_sequence":
+                sizes = [shape_of(self.flow, use.tensor)[:1] for use in made.inputs]
+                if sizes == sorted(sizes, reverse=True):
+                    return True
+        return False
 
     def _numbers_of(self, key: Origin) -> list[float]:
         """Python's numbers that are sorted, as lengths of sequences are. If they are in no order yet, nothing that the
@@ -210,6 +234,7 @@ SEQUENCES = frozenset({
     "_pack_padded_sequence", "_pad_packed_sequence", "lstm", "gru", "rnn_tanh", "rnn_relu",
 })  # fmt: skip
 """Their results have the samples along another axis."""
+PACKS = frozenset({"_pack_padded_sequence"})
 _CUMULATIVE = frozenset({"cumsum", "logcumsumexp", "cumprod", "cummax"})
 PUT_BACK = frozenset({"scatter", "scatter_add", "index_add", "index_copy", "index_put", "setitem"})
 """With the numbers of an order they write rows back to where they were."""

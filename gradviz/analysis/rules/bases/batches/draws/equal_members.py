@@ -9,6 +9,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers, calls_named, plain_name
 from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.batches.draws.given_seeds import line_that_gives_one_seed
 from gradviz.analysis.rules.bases.batches.fresh_operands import DRAWS
 from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS
 from gradviz.analysis.sources.source_tree import called_name, names_in, tree_of
@@ -26,7 +27,7 @@ class EqualMembers(Struct, frozen=True):
     joined: int
     """The row of the call that joins them."""
     seeded: Location
-    """The line that seeds before each."""
+    """The line that seeds before each, or that gives a function the seed."""
 
 
 def equal_members(case: Case) -> list[EqualMembers]:
@@ -48,7 +49,8 @@ def equal_members(case: Case) -> list[EqualMembers]:
             for use in call.inputs
         ]
         last = [max(each, default=-1) for each in draws]
-        seeded = _seeding_line(case, last[-1]) if len(set(last)) == len(last) and min(last) >= 0 else None
+        is_drawn_each = len(set(last)) == len(last) and min(last) >= 0
+        seeded = _seeding_line(case, last[-1]) or line_that_gives_one_seed(case, last[-1]) if is_drawn_each else None
         if seeded is not None:
             found.setdefault(seeded, []).append(EqualMembers(last[-1], row, seeded))
     return [each[-1] for each in found.values() if len({flow.step_before(one.joined) for one in each}) >= _MIN_STEPS]

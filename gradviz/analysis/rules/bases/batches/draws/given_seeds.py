@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
 from gradviz.analysis.sources.source_tree import (
+    COMPREHENSIONS,
     SourceTree,
     called_name,
     given_to,
@@ -17,6 +19,7 @@ from gradviz.analysis.sources.source_tree import (
     parameters_of,
     tree_of,
 )
+from gradviz.graph.model import CallSite
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -52,7 +55,62 @@ def line_that_gives_the_seed(case: Case, row: int, seeding: Location) -> Locatio
     return None
 
 
+def line_that_gives_one_seed(case: Case, draw: int) -> Location | None:
+    """The line of the innermost loop or comprehension around the function that seeds, if it gives the same seed at each
+    turn; that of the seed itself, if the function gets none. None if a turn changes it, or calls something for it."""
+    sources, sites = case.capture.sources, list(callers(case.dataflow, draw))
+    for place, site in enumerate(sites):
+        tree = tree_of(sources.get(site.file, {}))
+        function = _function_around(tree, site.line)
+        if function is None:
+            continue
+        for seed in ast.walk(function):
+            is_above = isinstance(seed, ast.Call) and called_name(seed) in _SEED_ALL and seed.lineno <= site.line
+            if isinstance(seed, ast.Call) and is_above and (line := _of_turns(case, place, sites, function, seed)):
+                return line
+    return None
+
+
+def _of_turns(
+    case: Case, place: int, sites: list[CallSite], function: _Function | None, seed: ast.Call
+) -> Location | None:
+    """The line that repeats a function with one seed, if all lines on the way call functions by their names."""
+    seeding, values = Location(sites[place].file, seed.lineno), list(seed.args)
+    for outer in sites[place + 1 :]:
+        if any(isinstance(part, ast.Call) for each in values for part in ast.walk(each)):
+            return None
+        given = set[str]().union(*map(names_in, values))
+        passed = set() if function is None else _parameters_behind(function, given) - {"self"}
+        tree = tree_of(case.capture.sources.get(outer.file, {}))
+        calls = [] if function is None else list(_calls_on(tree, outer.line, frozenset({function.name})))
+        if function is not None and calls:
+            values = [value for call in calls for name, value in given_to(function, call) if name in passed]
+            repeats = next(_repeats(tree, calls[-1]), None)
+            if repeats is not None:
+                is_fixed = not any(names_in(each) & _changed_by(repeats) for each in values)
+                return (Location(outer.file, outer.line) if values else seeding) if is_fixed else None
+            function = _function_around(tree, outer.line)
+        elif outer.function.rpartition(".")[2] != "<listcomp>":
+            return None
+    return None
+
+
+def _repeats(tree: SourceTree, call: ast.Call) -> Iterator[ast.AST]:
+    """The comprehensions and loops that repeat a call, innermost first."""
+    below: ast.AST = call
+    for each in tree.around(call):
+        if isinstance(each, COMPREHENSIONS) and below is not each.generators[0]:
+            yield each
+        below = each
+    yield from tree.loops_around(call)
+
+
+def _changed_by(loop: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
 _SEEDS = frozenset({"manual_seed", "seed"})
+_SEED_ALL = frozenset({"manual_seed", "seed_everything", "set_seed", "seed_all"})
 _MOST_ASSIGNED = 20
 
 

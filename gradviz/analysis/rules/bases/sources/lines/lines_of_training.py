@@ -36,7 +36,7 @@ def is_held_in_evaluation(case: Case) -> bool:
         for node in tree.nodes:
             body = getattr(node, "body", None)
             is_own = isinstance(node, ast.FunctionDef) and node.name == "train"
-            if is_own and isinstance(tree.parent(node), ast.ClassDef) and "off" in map(_switches, ast.walk(node)):
+            if is_own and isinstance(tree.parent(node), ast.ClassDef) and "off" in map(switches, ast.walk(node)):
                 return True
             if isinstance(body, list) and any(_is_put_back_at_once(*pair) for pair in pairwise(body)):
                 return True
@@ -46,14 +46,14 @@ def is_held_in_evaluation(case: Case) -> bool:
 def _is_put_back_at_once(one: ast.AST, other: ast.AST) -> bool:
     """Whether two statements are ``model.train()`` and ``model.encoder.eval()``."""
     calls = [each.value for each in (one, other) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
-    return [_switches(each) for each in calls] == ["on", "off"] and _model_of(calls[0]) != _model_of(calls[1])
+    return [switches(each) for each in calls] == ["on", "off"] and _model_of(calls[0]) != _model_of(calls[1])
 
 
 def _model_of(call: ast.Call) -> str:
     return ast.dump(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
-def _switches(node: ast.AST) -> str | None:
+def switches(node: ast.AST) -> str | None:
     """Whether a call puts a module into training mode, ``on``, or evaluation mode."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None

@@ -19,13 +19,15 @@ from gradviz.analysis.sources.source_tree import SourceTree, called_name
 _NO_ITEMS = ("unk", "oov", "pad", "none", "null", "missing", "other", "blank", "mask", "empty", "rare", "n/a")
 
 
-def item_with_number_zero(case: Case, size: int) -> str | None:
-    """The name that has the number 0 in a list of so many names, unless it stands for no item or an unknown one."""
+def item_with_number(case: Case, size: int, number: int) -> str | None:
+    """The name that has a number in a list of so many names, unless it stands for no item or an unknown one."""
     for _, tree in own_files(case):
         for names in lists_numbered_from_zero(tree):
-            first = names[0].strip().lower()
-            if len(names) == size and first[:1].isalpha() and not first.startswith(_NO_ITEMS):
-                return names[0]
+            if len(names) != size:
+                continue
+            name = names[number].strip().lower()
+            if name[:1].isalpha() and not name.startswith(_NO_ITEMS):
+                return names[number]
     return None
 
 
