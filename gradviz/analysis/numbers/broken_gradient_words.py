@@ -9,11 +9,11 @@ from itertools import islice
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.dataflow.values.rounded_bounds import RoundedBound, rounded_bound
 from gradviz.analysis.finding import Location, Symptom
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
 from gradviz.analysis.numbers.lost_epsilon import LostEpsilon, lost_epsilon
 from gradviz.analysis.numbers.means_of_nothing import mean_of_nothing
-from gradviz.analysis.numbers.rounded_bounds import RoundedBound, rounded_bound
 from gradviz.analysis.numbers.singularities import Singularity, singularity_of
 from gradviz.analysis.numbers.value_words import values_in_words
 from gradviz.graph.call_log import Call, ValueFacts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.analysis.numbers.rounded_bounds import rounded
+from gradviz.analysis.dataflow.values.rounded_bounds import rounded
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 SCRIPT = (

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
+from gradviz.analysis.dataflow.values.rounded_bounds import rounded_bound
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.broken_gradient_words import BrokenGradientFacts
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
 from gradviz.analysis.numbers.means_of_nothing import mean_of_nothing
-from gradviz.analysis.numbers.rounded_bounds import rounded_bound
 from gradviz.analysis.numbers.singularities import singularity_of
 from gradviz.analysis.numbers.value_words import values_in_words
 from gradviz.analysis.rule import Rule
