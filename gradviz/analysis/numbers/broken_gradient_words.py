@@ -9,6 +9,7 @@ from itertools import islice
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.dataflow.values.rounded_bounds import RoundedBound, rounded_bound
 from gradviz.analysis.finding import Location, Symptom
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
 from gradviz.analysis.numbers.lost_epsilon import LostEpsilon, lost_epsilon
@@ -93,6 +94,8 @@ class BrokenGradientFacts:
         """The line to blame."""
         if self.lost_epsilon is not None and self.lost_epsilon.made is not None:
             return self._case.location_of_call(self.lost_epsilon.made)
+        if self.rounded_bound is not None:
+            return self._case.location_of_call(self.rounded_bound.row)
         row = self._broken.call
         # The node of compiled code has the line inside that code, if it was found.
         if row is not None and (self.is_inside or not self._is_compiled):
@@ -103,7 +106,8 @@ class BrokenGradientFacts:
     def symptom_location(self) -> Location | None:
         """The line of what hid it, or of the node that first sent it, if that is another line."""
         hider = self._broken.hider
-        if self.lost_epsilon is not None and self._broken.call is not None:
+        is_earlier = self.lost_epsilon is not None or self.rounded_bound is not None
+        if is_earlier and self._broken.call is not None:
             location = self._case.location_of_call(self._broken.call)
         elif hider is not None:
             location = self._case.location_of_call(hider)
@@ -122,11 +126,15 @@ class BrokenGradientFacts:
     @property
     def reason(self) -> str:
         """Why the function has no finite value or slope at these operands."""
+        if self.rounded_bound is not None:
+            return self.rounded_bound.reason
         return self._singularity.reason if self._singularity is not None else ""
 
     @property
     def remedy(self) -> str:
         """What to do about it."""
+        if self.rounded_bound is not None:
+            return self.rounded_bound.remedy
         return self._singularity.remedy if self._singularity is not None else ""
 
     @property
@@ -139,6 +147,17 @@ class BrokenGradientFacts:
         """For the step of an optimizer, an ``eps`` that is 0 in the dtype of its parameters."""
         row = self._broken.call
         return None if row is None else lost_epsilon(self._case.dataflow, row)
+
+    @cached_property
+    def rounded_bound(self) -> RoundedBound | None:
+        """The number above the call that the dtype rounded away, so that the call is singular at what it got."""
+        row = self._broken.call
+        return None if row is None or self.is_inside or self.is_unseen else rounded_bound(self._case.dataflow, row)
+
+    @property
+    def rounding(self) -> str:
+        """The same in words, behind a message: ``: the bound 0.99999999 of clamp() is 1 in float32``; or empty."""
+        return "" if self.rounded_bound is None else f": {self.rounded_bound.in_words}"
 
     @cached_property
     def _singularity(self) -> Singularity | None:

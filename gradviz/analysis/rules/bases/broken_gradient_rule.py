@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
+from gradviz.analysis.dataflow.values.rounded_bounds import rounded_bound
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.broken_gradient_words import BrokenGradientFacts
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
@@ -35,11 +36,13 @@ class BrokenGradientRule(Rule):
         call = flow.log.calls[row]
         taken = next((values for use in call.inputs if (values := flow.values_of(use, row)) is not None), None)
         operands = "" if taken is None else f" of {values_in_words(taken)}"
-        kind = mean_of_nothing(flow, row) or singularity_of(call)
+        bound = rounded_bound(flow, row)
+        kind = bound or mean_of_nothing(flow, row) or singularity_of(call)
         where = None if error is None or error.call_site is None else Location(*error.call_site)
-        location = case.location_of_call(row)
+        location = case.location_of_call(row if bound is None else bound.row)
+        rounding = "" if bound is None else f": {bound.in_words}"
         return self.finding(
-            f"the program ended because of NaN or Inf: {call_words(call)}{operands} made the first",
+            f"the program ended because of NaN or Inf: {call_words(call)}{operands} made the first{rounding}",
             symptom="raises",
             why="everything that is computed from NaN is NaN" if kind is None else kind.reason,
             fix="bound its input, or use a stable form (softplus, log_softmax, logsumexp, a loss that takes logits)"

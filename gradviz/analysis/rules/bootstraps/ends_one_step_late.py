@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line_beside, two_lines
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sequences.positions.flags_read_early import EarlyFlag, flags_read_early
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
 from gradviz.analysis.sources.source_tree import Key, Loop, SourceTree, called_name, names_in, parameters_of
 
 
 class EndsOneStepLate(Rule):
-    """A value of the next state is masked by the end of the step after it.
+    """A value of the next state, or the state of a recurrent network, is masked by the end of the step after it.
 
     What it finds
     -------------
@@ -24,6 +26,8 @@ class EndsOneStepLate(Rule):
     end of an episode which this same step reports. It is left alone where ``dones[t]`` is the end that the step before
     reported: stored before the step, with one entry in front, or at ``t + 1``. So it is where the end is computed of
     the same state as the value, as an imagined state has it.
+    ``hidden * (1 - dones[t])`` before step ``t`` of a replay, where ``dones[t]`` is what this step reported behind its
+    action: the new log-probabilities differ from the old ones before any step has changed the policy.
 
     Why it matters
     --------------
@@ -86,6 +90,23 @@ class EndsOneStepLate(Rule):
                 if value is not None and read.lineno not in told:
                     told.add(read.lineno)
                     yield self._finding(file, read, value, ends)
+        yield from (self._of_state(case, each) for each in flags_read_early(case.dataflow))
+
+    def _of_state(self, case: Case, early: EarlyFlag) -> Finding:
+        flow = case.dataflow
+        location, other = two_lines(flow, early.masked, early.used)
+        return self.finding(
+            "in the replay, the state before each step is masked by the end that this same step reports; while acting, "
+            f"that end masks the state behind the step{at_line_beside(other, location)}. So the new log-probabilities "
+            f"differ from the old ones by up to {early.largest:.2g}, though no step has changed the policy yet",
+            symptom="grad_wrong",
+            why="the policy acted with the state that it had before the end was known; replayed like this, the last "
+            "step of each episode starts from nothing, and the next one goes on with the state of the old episode",
+            fix="mask behind the step, as the rollout does, or by the end of the step before: 1 - dones[t - 1]",
+            location=location,
+            symptom_location=other,
+            evidence={"largest_difference": early.largest},
+        )
 
     def _finding(self, file: str, read: ast.Subscript, value: ast.Subscript, ends: _Store) -> Finding:
         flags, values = ast.unparse(read), ast.unparse(value)

@@ -74,7 +74,9 @@ class RestoredInOtherOrder(Rule):
                 is_known = numbers is not None and _keeps_order(flow, given.tensor, row)
                 layer = layer_behind(flow, given.tensor, row) if is_known else None
                 sizes = None if layer is None else divided.get(layer)
-                if numbers and sizes and numbers != sizes.numbers and sorted(numbers) == sorted(sizes.numbers):
+                if numbers is None or sizes is None or numbers == sizes.numbers:
+                    continue
+                if sorted(numbers) == sorted(sizes.numbers) and _is_constant(flow, sizes):
                     told.add(call.call_site)
                     yield self._finding(flow, row, numbers, sizes)
         for file, tree in own_files(case) if not told and case.histories.reached_by else ():
@@ -119,6 +121,13 @@ class _Sizes(Struct, frozen=True):
     row: int
     """The division."""
     numbers: tuple[float, ...]
+
+
+def _is_constant(flow: Dataflow, sizes: _Sizes) -> bool:
+    """Whether the line divides by the same numbers each time, not by those of the samples of a batch."""
+    site = flow.log.calls[sizes.row].call_site
+    rows = (row for row, call in calls_named(flow, ("div",)) if call.call_site == site and len(call.inputs) == _BOTH)
+    return {_numbers(flow, flow.log.calls[row].inputs[1].tensor, row) for row in rows} == {sizes.numbers}
 
 
 def _words(numbers: tuple[float, ...]) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import isclose
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import DIFFERENCES, at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import (
+    DIFFERENCES,
+    at_line,
+    at_line_beside,
+    location_of_call,
+    plain_name,
+    two_lines,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -22,7 +29,8 @@ class DerivativeNotRescaled(Rule):
     -------------
     A loss that compares results of a model with targets that were divided by a standard deviation, and the derivatives
     of the same results with targets that nothing divides, as energies and forces. Also results that are multiplied by
-    a deviation before they are compared, where the derivatives are those of the results from before.
+    a deviation before they are compared, where the derivatives are those of the results from before; and results that
+    the model divided by what their targets are divided by for the loss, such as the number of atoms.
 
     Why it matters
     --------------
@@ -73,7 +81,12 @@ class DerivativeNotRescaled(Rule):
             is_trained = call.scalars.get("create_graph") is True and flow.has_step_after(row)
             if not is_trained or call.call_site in told or not (call.roots and call.asked and call.outputs):
                 continue
-            met = _unscaled_comparison(flow, call.outputs[0].tensor, row)
+            divided = _divided_alike(flow, row)
+            if divided is not None and _unscaled_comparison(flow, call.outputs[0].tensor, row, _may_be_scaled):
+                told.add(call.call_site)
+                yield self._of_divided(flow, row, *divided)
+                continue
+            met = _unscaled_comparison(flow, call.outputs[0].tensor, row, _is_scaled)
             scaled = None if met is None else _scaling_of_values(flow, row)
             if met is not None and scaled is not None:
                 told.add(call.call_site)
@@ -99,15 +112,33 @@ class DerivativeNotRescaled(Rule):
             symptom_location=made,
         )
 
+    def _of_divided(self, flow: Dataflow, row: int, division: int, of_target: int) -> Finding:
+        location, divided = two_lines(flow, row, division)
+        return self.finding(
+            f"what is differentiated here was divided{at_line_beside(divided, location)} by a number of each sample, "
+            f"and so is its target{at_line_beside(location_of_call(flow, of_target), location)}; the derivatives are "
+            "compared with targets that nothing divides",
+            symptom="grad_wrong",
+            why="the derivatives are divided by these numbers, too: an energy for each atom gives forces that are too "
+            "small by the number of atoms, and no model fits both",
+            fix="differentiate what was not divided yet: the total, as (energy * n_atoms).sum(); divide for the loss "
+            "of the values only",
+            location=location,
+            symptom_location=divided,
+        )
+
 
 _KEEPS = SHAPE_ONLY | {"neg", "stack", "detach", "index_select", "requires_grad"}
+_JOINS = frozenset({"cat", "stack", "unbind", "split", "chunk"})
 _DEVIATIONS = frozenset({"std", "std_mean", "var", "var_mean"})
 _OF_DEVIATIONS = SHAPE_ONLY | {"sqrt", "clamp", "add", "reciprocal", "pow", "max", "maximum", "where"}
 _BOTH = 2
 _MAX_STEPS = 10
 
 
-def _unscaled_comparison(flow: Dataflow, tensor: int, row: int) -> int | None:
+def _unscaled_comparison(
+    flow: Dataflow, tensor: int, row: int, is_scaled: Callable[[Dataflow, TensorUse, int], bool]
+) -> int | None:
     """The call that compares a derivative with data, if nothing scales either; None if it is used otherwise."""
     for _ in range(_MAX_STEPS):
         users = [each for each in flow.users(tensor, row) if flow.log.calls[each].kind == "operation"]
@@ -119,7 +150,7 @@ def _unscaled_comparison(flow: Dataflow, tensor: int, row: int) -> int | None:
         call = flow.log.calls[row]
         if plain_name(call.function) in DIFFERENCES and len(call.inputs) == _BOTH:
             target = next((use for use in call.inputs if not use.requires_grad), None)
-            return row if target is not None and not _is_scaled(flow, target, row) else None
+            return row if target is not None and not is_scaled(flow, target, row) else None
         if plain_name(call.function) not in _KEEPS:
             return None
         tensor = call.outputs[0].tensor
@@ -137,6 +168,58 @@ def _is_scaled(flow: Dataflow, use: TensorUse, row: int) -> bool:
             if len(call.inputs) == _BOTH or (isinstance(number, (int, float)) and abs(number) != 1):
                 return True
     return False
+
+
+def _may_be_scaled(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    """The same, and whether a call that does more than to put data together made them: not where they are a derivative,
+    or data of which no call is known."""
+    for _, call in flow.makers(use.tensor, row, _MAX_STEPS):
+        if plain_name(call.function) == "grad" or call.kind == "backward":
+            return False
+        if plain_name(call.function) not in _KEEPS | _JOINS:
+            return bool(call.inputs)
+    return False
+
+
+def _divided_alike(flow: Dataflow, row: int) -> tuple[int, int] | None:
+    """The call that divided each result before it was differentiated by a number of its own, and the one that divided
+    its target by the same number."""
+    since, until = flow.step_before(row), flow.next_of_kind("step", row)
+    tensor = _differentiated(flow, row)
+    division = _own_division(flow, tensor, row)
+    if division is None or division < since:
+        return None
+    for user in flow.users(tensor, since):
+        call = flow.log.calls[user]
+        if user >= until or plain_name(call.function) not in DIFFERENCES or len(call.inputs) != _BOTH:
+            continue
+        target = next((use for use in call.inputs if not use.requires_grad), None)
+        made = None if target is None else _own_division(flow, target.tensor, user)
+        if made is not None and _divisor(flow, made) == _divisor(flow, division):
+            return division, made
+    return None
+
+
+def _own_division(flow: Dataflow, tensor: int, before: int) -> int | None:
+    """The call that divided each value by a number that is data, last; these numbers differ from 1."""
+    for made, call in flow.makers(tensor, before, _MAX_STEPS):
+        if plain_name(call.function) == "div" and len(call.inputs) == _BOTH:
+            values = flow.values_of(call.inputs[1], made)
+            is_size = values is not None and values.count > 1 and not values.minimum == values.maximum == 1
+            return made if is_size and not call.inputs[1].requires_grad else None
+        if plain_name(call.function) not in SHAPE_ONLY:
+            return None
+    return None
+
+
+def _divisor(flow: Dataflow, division: int) -> int:
+    """What a call divides by, before it only got another shape or type."""
+    tensor = flow.log.calls[division].inputs[1].tensor
+    for _, call in flow.makers(tensor, division, _MAX_STEPS):
+        if plain_name(call.function) not in SHAPE_ONLY or len(call.inputs) != 1:
+            break
+        tensor = call.inputs[0].tensor
+    return tensor
 
 
 def _scaling_of_values(flow: Dataflow, row: int) -> tuple[int, bool] | None:

@@ -21,8 +21,9 @@ class NanFromOp(BrokenGradientRule):
     The operation that made the first NaN or Inf of a run from finite numbers: in the forward (``log(0)``, the standard
     deviation of one value, ``0 / 0``), or only in the backward, where the value is finite and the slope is infinite
     (``sqrt(0)``, ``acos(1)``, a fractional power of 0), or in a step: Adam's ``eps=1e-8`` is 0 for parameters in
-    ``float16``, and the bias correction of an optimizer by hand is 0 where its first step has the number 0. Also where
-    a loss or a distribution refuses NaN, before any backward.
+    ``float16``, and the bias correction of an optimizer by hand is 0 where its first step has the number 0. Where a
+    number that should keep the input inside is rounded away, ``x.clamp(max=1 - 1e-8)`` in ``float32``, it stands there.
+    Also where a loss or a distribution refuses NaN, before any backward.
 
     Why it matters
     --------------
@@ -69,7 +70,7 @@ class NanFromOp(BrokenGradientRule):
             zero = f"its eps of {epsilon:g} is 0 in {dtype}" if epsilon else "its eps is 0"
             return f"{facts.effect}: a step of {name} returns {facts.broken_results}: {zero}"
         made = f"returns {facts.results}" if facts.in_forward and facts.results else f"sends {facts.kind} back"
-        return f"{facts.effect}: {facts.operation_with_operands} {made}"
+        return f"{facts.effect}: {facts.operation_with_operands} {made}{facts.rounding}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:

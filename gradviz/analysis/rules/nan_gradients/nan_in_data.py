@@ -40,7 +40,7 @@ class NanInData(BrokenGradientRule):
         if facts.is_unseen:
             return f"{facts.effect}: the data given to {facts.operation} contains NaN or Inf"
         made = f"returns {facts.results}" if facts.results else "returns NaN or Inf"
-        return f"the data contains NaN or Inf before it reaches the model: {facts.operation} {made}"
+        return f"the data contains NaN or Inf before it reaches the model: {facts.operation} {made}{facts.rounding}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         reason = f"{facts.reason}; " if facts.reason else ""

@@ -37,7 +37,7 @@ class NanInMaskedBranch(BrokenGradientRule):
     def verdict(self, facts: BrokenGradientFacts) -> str:
         made = f"returns {facts.results}" if facts.in_forward and facts.results else "has no finite slope everywhere"
         hidden = f"{facts.hider} hides that in forward, not in backward"
-        return f"{facts.effect}: {facts.operation_with_operands} {made}, but {hidden}"
+        return f"{facts.effect}: {facts.operation_with_operands} {made}, but {hidden}{facts.rounding}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         reason = f"{facts.reason}; " if facts.reason else ""

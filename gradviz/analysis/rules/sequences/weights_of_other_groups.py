@@ -15,6 +15,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.products import product_of
+from gradviz.analysis.rules.bases.formulas.shares_of_groups import shares_of_one
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, calls_in_training
 from gradviz.analysis.rules.bases.samples.ends_of_edges import end_of_edges, indexes_of
 from gradviz.graph.call_log import Call, TensorUse
@@ -75,11 +76,13 @@ class WeightsOfOtherGroups(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told = set[Location | None]()
+        # Of groups that have one value each, the index is the mistake.
+        alone = {each.division for shares in shares_of_one(flow) for each in shares}
         for rows in calls_in_training(flow, ADDS):
             found = [each for row in rows if (each := _other_sum(flow, row)) is not None]
-            if len(found) < len(rows) or all(
-                _shares_out(flow, row, each) for row, each in zip(rows, found, strict=True)
-            ):
+            if len(found) < len(rows) or not alone.isdisjoint(each.division for each in found):
+                continue
+            if all(_shares_out(flow, row, each) for row, each in zip(rows, found, strict=True)):
                 continue
             finding = self._finding(flow, rows[-1], found[-1], is_walk=_is_walk(flow, rows, found))
             if finding.location not in told:

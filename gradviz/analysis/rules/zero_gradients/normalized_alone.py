@@ -7,7 +7,14 @@ from itertools import chain
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import call_words, callers, calls_named, line_that_gave, location_of_call
+from gradviz.analysis.dataflow.call_words import (
+    call_words,
+    callers,
+    calls_named,
+    line_in_function_of,
+    line_that_gave,
+    location_of_call,
+)
 from gradviz.analysis.dataflow.tensor_words import axes_words, names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
@@ -21,6 +28,7 @@ from gradviz.analysis.rules.bases.centred_alone import (
     centred_equal,
     layers_of_one,
 )
+from gradviz.analysis.rules.bases.formulas.shares_of_groups import Shares, shares_of_one
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 
@@ -34,7 +42,8 @@ class NormalizedAlone(Rule):
     the channel of ``(batch, 1, features)``. Values minus their mean along axes of length 1, such as rewards of shape
     ``(samples, 1)`` that are whitened along the last axis, and channels that were pooled to one number. Values of
     data minus their mean along an axis on which they are always the same, such as a reward that each token repeats.
-    `LayerNorm` of one feature, and `GroupNorm` with a group for every value.
+    `LayerNorm` of one feature, and `GroupNorm` with a group for every value. Values that are divided by the sums of
+    their groups, as a softmax by an index does, where each group has one value: the index numbers the values.
 
     Why it matters
     --------------
@@ -89,7 +98,8 @@ class NormalizedAlone(Rule):
         lines = set[Location | None]()
         means = (self._of_mean(case, each) for each in centred_alone(flow))
         equal = (self._of_equal(case, each) for each in centred_equal(flow) if not _is_of_equal_members(case, each))
-        for found in chain(means, equal):
+        shares = (self._of_shares(case, each[-1], len(each)) for each in shares_of_one(flow))
+        for found in chain(means, equal, shares):
             if found.location not in lines:
                 lines.add(found.location)
                 yield found
@@ -110,6 +120,30 @@ class NormalizedAlone(Rule):
             location=location,
             symptom_location=other,
             evidence={"shape": str(shape)},
+        )
+
+    def _of_shares(self, case: Case, shares: Shares, times: int) -> Finding:
+        flow = case.dataflow
+        divided = location_of_call(flow, shares.division)
+        location = _line_of_index(case, shares) or location_of_call(flow, shares.total)
+        call = flow.log.calls[shares.division]
+        leaves, _ = case.histories.live_leaves((call.inputs[0].tensor,), shares.division)
+        dead = [
+            leaf
+            for each in case.zero_gradients
+            if each.call is not None and flow.log.calls[each.call].call_site == call.call_site
+            for leaf in each.leaves
+        ]
+        return self.finding(
+            f"each value is divided by the sum of its group, and all {shares.count:,} groups of this index have one "
+            f"value: the quotients are 1 all {times:,} times, whatever the values are, and send no gradient back",
+            symptom="grad_zero",
+            why="the index gives each row a number of its own; x / x.sum() of one value is 1",
+            fix="pass the index of the groups that are meant, by which the weighted rows are added up",
+            location=location,
+            symptom_location=divided if divided != location else None,
+            tensors=tuple(dead) or names_of(flow, sorted(leaves & case.histories.trained)),
+            evidence={"groups": shares.count, "times": times},
         )
 
     def _of_normalize(self, case: Case, row: int, axis: int) -> Finding:
@@ -183,6 +217,20 @@ def _is_of_equal_members(case: Case, equal: CentredEqual) -> bool:
     value, row = flow.log.calls[equal.difference].inputs[0].tensor, equal.difference
     above = flow.ancestors(value, row, flow.step_before(row)) if sites else ()
     return any(flow.log.calls[each].call_site in sites for each in above)
+
+
+def _line_of_index(case: Case, shares: Shares) -> Location | None:
+    """The line that handed an index to the function that adds up by it; None if that function took it itself.
+
+    Where the same call of a module took the index apart, it is the line in that function: what it calls is right.
+    """
+    flow = case.dataflow
+    made = flow.newest_producer(shares.index, shares.total)
+    if made is None:
+        return None
+    if flow.log.calls[made].scope == flow.log.calls[shares.division].scope is not None:
+        return location_of_line(line_in_function_of(flow, shares.total, made))
+    return location_of_line(line_that_gave(flow, shares.division, made))
 
 
 def _weight(call: Call) -> int | None:

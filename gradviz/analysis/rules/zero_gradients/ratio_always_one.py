@@ -74,7 +74,7 @@ class RatioAlwaysOne(Rule):
     code = "GV618"
     name = "ratio_always_one"
     severity = "warning"
-    yields_to = ("zero_gradient_op",)
+    yields_to = ("zero_gradient_op", "normalized_alone")
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
