@@ -83,7 +83,14 @@ def is_flat_everywhere(function: str) -> bool:
 
 def is_flat_as_called(node: Node, call: Call) -> bool:
     """Whether the slope is zero whatever the input is."""
-    return is_flat(node) or _is_single_softmax(node) or _rounds(call)
+    return is_flat(node) or _is_single_softmax(node) or _rounds(call) or _reads_nearest(call)
+
+
+def _reads_nearest(call: Call) -> bool:
+    """Whether it takes the nearest points of an image: the derivative by the grid is zero everywhere. That of the image
+    is not."""
+    is_grid_sample = plain_name(call.function) == "grid_sample" and call.scalars.get("mode") == "nearest"
+    return is_grid_sample and not any(use.requires_grad for use in call.inputs[:1])
 
 
 def _rounds(call: Call) -> bool:

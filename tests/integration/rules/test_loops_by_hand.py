@@ -98,3 +98,53 @@ def test_a_scale_that_is_lowered_does_not_hide_a_slope_that_is_never_finite(tmp_
         .replace(".square().mean()", ".mul(0).square().sqrt().mean()  # HERE")
     )
     assert_first_alarm(HEAD + script, "nan_from_op", tmp_path)
+
+
+SEEDED = """
+def paths(n):
+    torch.manual_seed(1234){seeding}
+    return torch.randn(n, 4).cumsum(1)
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+X = torch.randn(600, 4)
+Y = X.sum(1, keepdim=True)
+for step in range(8):
+    risk = (model(paths(32)) - 1).square().mean()
+    rows = {rows}
+    loss = F.mse_loss(model(X[rows]), Y[rows]) + 0.1 * risk
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_rows_that_a_seed_of_another_function_repeats_are_told(tmp_path: Path) -> None:
+    script = SEEDED.format(seeding="  # HERE", rows="torch.randint(0, 600, (6,))")
+    assert_first_alarm(HEAD + script, "same_random_numbers", tmp_path)
+
+
+def test_rows_from_a_generator_of_their_own_raise_no_alarm(tmp_path: Path) -> None:
+    script = SEEDED.format(seeding="", rows="torch.randint(0, 600, (6,), generator=own)")
+    own = "own = torch.Generator().manual_seed(5)\n"
+    assert alarms(HEAD + own + script, tmp_path) == []
+
+
+WARPED = """
+net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 2, 3, padding=1))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+identity = F.affine_grid(torch.eye(2, 3)[None], (1, 1, 8, 8), align_corners=False)
+for step in range(4):
+    fixed, moving = torch.rand(4, 1, 8, 8), torch.rand(4, 1, 8, 8)
+    flow = 0.5 * torch.tanh(net(torch.cat([fixed, moving], dim=1)))
+    where = identity + flow.permute(0, 2, 3, 1)
+    warped = F.grid_sample(moving, where, mode="{mode}", align_corners=False)  # HERE
+    loss = F.mse_loss(warped, fixed) + 0.1 * flow.diff(dim=-1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_flow_that_learns_from_its_smoothness_only_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + WARPED.format(mode="nearest"), "zero_gradient_op", tmp_path)
+    assert alarms(HEAD + WARPED.format(mode="bilinear"), tmp_path) == []

@@ -68,7 +68,7 @@ class ZeroGradientRule(Rule):
         zero = ZeroGradient(
             branch.cause, branch.graph, branch.node, (), (), branch.steps, call=branch.call, operand=values
         )
-        operation = call_words(call).removesuffix("()")
+        operation = _operation(case, zero)
         leaves, _ = case.histories.live_leaves((use.tensor for use in call.live_inputs), branch.call)
         trained = sorted((leaves | {use.tensor for use in call.live_inputs}) & case.histories.trained) or sorted(leaves)
         return self.finding(

@@ -25,6 +25,7 @@ from gradviz.analysis.rules.bases.batches.seeded_again import (
     rows_of_one_optimizer,
     rows_of_repeated_rounds,
 )
+from gradviz.analysis.sources.parsed_lines import function_around
 from gradviz.analysis.sources.source_tree import last_line, tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -109,6 +110,8 @@ class SameRandomNumbers(Rule):
             different = different_draws(flow, again)
             if different is None and (again := rows_of_repeated_rounds(case, rows)):
                 different = len({flow.log.calls[row].outputs[0].values for row in again})
+            if different is None and not is_noise and (seeded := _seeded_elsewhere(case, rows)) is not None:
+                again, different, location = rows, 1, seeded
             if different is None or case.histories.backward_through(again[-1]) is None:
                 continue
             location = (None if is_of_own else line_that_seeds_all(case, again)) or location
@@ -179,8 +182,9 @@ class SameRandomNumbers(Rule):
         text = case.source_line(location) or ""
         why, fix = _MADE_ANEW if "Generator(" in text else _PUT_BACK if _PUTS_BACK.search(text) else _SEEDS_ALL
         return self.finding(
-            f"{words}{at_line(drawn)} drew the same numbers again and again: {different:,} different draws in "
-            f"{len(rows):,} steps",
+            f"{words}{at_line(drawn)} drew the same numbers "
+            + (f"again and again: {different:,} different draws in" if different > 1 else "in all")
+            + f" {len(rows):,} steps",
             symptom="grad_wrong",
             why=why,
             fix=fix,
@@ -227,6 +231,31 @@ def _why_it_matters(case: Case, rows: list[int], *, is_seeded_there: bool) -> st
     return "and a network is asked for them" if is_seeded_there and _is_told_from_data(case, rows) else None
 
 
+def _seeded_elsewhere(case: Case, rows: list[int]) -> Location | None:
+    """The line that seeds torch before each of these draws of rows, all of which are the same, if it is in another
+    function: one that seeds its own draws does so for these."""
+    calls = case.dataflow.log.calls
+    values = {calls[row].outputs[0].values for row in rows}
+    known, drawn = next(iter(values)), location_of_call(case.dataflow, rows[-1])
+    # The extremes of a few numbers out of many are not the same by chance, again and again.
+    is_same = len(values) == 1 and known is not None and known.minimum != known.maximum
+    numbers = [each for each in calls[rows[-1]].scalars.values() if type(each) is int]
+    if drawn is None or not is_same or max(numbers, default=0) < _MANY or len(_steps_drawn_in(case, rows)) < _MIN_DRAWS:
+        return None
+    seeding = line_that_seeds_all(case, rows)
+    if seeding is None:
+        return None
+    functions = [function_around(case.capture.sources.get(each.file, {}), each.line) for each in (drawn, seeding)]
+    return seeding if (drawn.file, functions[0]) != (seeding.file, functions[1]) else None
+
+
+_MANY = 50
+
+
+def _steps_drawn_in(case: Case, rows: list[int]) -> set[int]:
+    return {case.dataflow.step_before(row) for row in rows}
+
+
 def _steps_of_drawing(case: Case, rows: list[int]) -> Sequence[int]:
     """The steps of the optimizer that steps after the last draw: a probe that comes later has its own."""
     calls = case.dataflow.log.calls
@@ -244,7 +273,7 @@ def _are_the_same(case: Case, rows: list[int]) -> bool:
         return False
     if known.zeros:  # of zeros and ones, say, the extremes tell nothing
         return False
-    return len({flow.step_before(row) for row in rows}) >= _MIN_DRAWS
+    return len(_steps_drawn_in(case, rows)) >= _MIN_DRAWS
 
 
 def _is_noise(case: Case, rows: list[int]) -> bool:
