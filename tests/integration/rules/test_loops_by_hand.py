@@ -148,3 +148,33 @@ for step in range(4):
 def test_a_flow_that_learns_from_its_smoothness_only_is_told(tmp_path: Path) -> None:
     assert_first_alarm(HEAD + WARPED.format(mode="nearest"), "zero_gradient_op", tmp_path)
     assert alarms(HEAD + WARPED.format(mode="bilinear"), tmp_path) == []
+
+
+SIMULATED = """
+import numpy as np
+class Tank:
+    def __init__(self):
+        self.random, self.state = np.random.default_rng(0), np.zeros(3, dtype=np.float32)
+    def step(self, u):
+        self.state += 0.3 * (u - np.tanh(self.state[::-1]))
+        return torch.from_numpy({returned})  # HERE
+tank, seen, following = Tank(), [], []
+now = tank.step(0.5)
+for _ in range(60):
+    seen.append(now)
+    now = tank.step(float(tank.random.normal()))
+    following.append(now)
+seen, following = torch.stack(seen), torch.stack(following)
+net = nn.Sequential(nn.Linear(3, 8), nn.SiLU(), nn.Linear(8, 3))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for rows in torch.randperm(60).split(12):
+    loss = F.mse_loss(net(seen[rows]), following[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_states_over_the_memory_of_one_array_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SIMULATED.format(returned="self.state"), "batch_of_equal_rows", tmp_path)
+    assert alarms(HEAD + SIMULATED.format(returned="self.state.copy()"), tmp_path) == []

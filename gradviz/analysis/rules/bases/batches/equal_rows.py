@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.batches.batch_lines import taken_from_loader
 from gradviz.analysis.rules.bases.batches.stored_batches import line_of_data_set, line_that_stores
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 _PUT_TOGETHER = frozenset({
     "stack", "cat", "tensor", "as_tensor", "asarray", "vstack", "row_stack", "concat", "concatenate", "from_numpy",
@@ -62,6 +62,19 @@ def stacks_of_few_arrays(flow: Dataflow) -> Iterator[tuple[int, int]]:
             is_of_few = len({use.tensor for use in call.inputs}) >= _MANY and _MANY * (changes + 1) <= len(arrays)
             if is_of_few and changes + 1 == len(set(arrays)):
                 yield row, changes + 1
+            elif _are_all_from_outside(flow, row) and _has_equal_rows(call.outputs[0].values):
+                yield row, 1
+
+
+def _are_all_from_outside(flow: Dataflow, row: int) -> bool:
+    """Whether a call is the first to see any of its tensors, none of which torch computed, as those of
+    ``from_numpy()``."""
+    tensors = [flow.log.tensors[use.tensor] for use in flow.log.calls[row].inputs]
+    return all(each.first_seen == row and each.producer is None and each.is_leaf for each in tensors)
+
+
+def _has_equal_rows(values: ValueFacts | None) -> bool:
+    return values is not None and values.equal_rows and values.minimum != values.maximum
 
 
 _STACKS = frozenset({"stack", "cat", "vstack"})

@@ -60,7 +60,8 @@ def line_that_returns_own(case: Case) -> Location | None:
 
 
 def lines_that_return_own(tree: SourceTree) -> set[int]:
-    """The numbers of these lines: ``return self.state``, alone or beside other things.
+    """The numbers of these lines: ``return self.state`` or ``return torch.from_numpy(self.state)``, alone or beside
+    other things.
 
     >>> lines = {1: "class E:", 2: "  def f(self):", 3: "    self.s[0] = 1", 4: "    return self.s, 0"}
     >>> lines_that_return_own(SourceTree(lines))
@@ -75,9 +76,15 @@ def lines_that_return_own(tree: SourceTree) -> set[int]:
         for node in inside:
             if isinstance(node, ast.Return) and node.value is not None:
                 parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
-                own = {f"self.{name}" for name in changed} & {ast.unparse(each) for each in parts}
+                own = {f"self.{name}" for name in changed} & {ast.unparse(_unwrapped(each)) for each in parts}
                 found |= {node.lineno} if own else set()
     return found
+
+
+def _unwrapped(given: ast.expr) -> ast.expr:
+    """``self.state`` of ``torch.from_numpy(self.state)``, which has its memory."""
+    is_wrapped = isinstance(given, ast.Call) and called_name(given) in _WRAPS and len(given.args) == 1
+    return given.args[0] if isinstance(given, ast.Call) and is_wrapped else given
 
 
 def line_that_writes(case: Case, returned: Location) -> Location | None:
