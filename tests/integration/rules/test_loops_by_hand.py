@@ -178,3 +178,45 @@ for rows in torch.randperm(60).split(12):
 def test_states_over_the_memory_of_one_array_are_told(tmp_path: Path) -> None:
     assert_first_alarm(HEAD + SIMULATED.format(returned="self.state"), "batch_of_equal_rows", tmp_path)
     assert alarms(HEAD + SIMULATED.format(returned="self.state.copy()"), tmp_path) == []
+
+
+EXPORTED = """
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU())
+        self.head = nn.Sequential(nn.Dropout(0.2), nn.Linear(8, 3))
+    def forward(self, x):
+        return self.head(self.encoder(x))
+@torch.no_grad()
+def export(model):
+    encoder = model.encoder.eval()  # HERE
+    shape = encoder(torch.zeros(1, 6)).shape
+    {after}
+    return shape
+model = Reader()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for epoch in range(3):
+    if not model.training:
+        model.train()
+    for step in range(4):
+        x = torch.randn(16, 6)
+        loss = F.cross_entropy(model(x), x[:, :3].argmax(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    export(model)
+"""
+
+
+def test_a_part_that_stays_in_evaluation_mode_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + EXPORTED.format(after="pass"), "evaluation_mode", tmp_path)
+    assert alarms(HEAD + EXPORTED.format(after="encoder.train()"), tmp_path) == []
+
+
+def test_a_part_that_is_put_to_rest_after_an_evaluation_of_all_is_left_alone(tmp_path: Path) -> None:
+    script = EXPORTED.format(after="pass").replace("    encoder = model.encoder.eval()  # HERE\n", "    model.eval()\n")
+    script = script.replace("encoder(torch.zeros(1, 6))", "model(torch.zeros(1, 6))").replace(
+        "        model.train()", "        model.train()\n        model.encoder.eval()"
+    )
+    assert alarms(HEAD + script, tmp_path) == []

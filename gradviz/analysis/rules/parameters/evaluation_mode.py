@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from itertools import chain
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_call
 from gradviz.analysis.dataflow.layer_calls import OTHERWISE_IN_TRAINING, is_training
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines.lines_of_training import is_held_in_evaluation
+from gradviz.analysis.sources.parsed_lines import function_around
 from gradviz.graph.call_log import Call
 from gradviz.graph.traversal import scopes_around
 
@@ -26,7 +27,8 @@ class EvaluationMode(Rule):
     evaluation mode as well, or the model has none: people freeze its statistics on purpose. Where a comment beside
     ``eval()`` says that there is to be no dropout, it is a note. Programs that switch their batch normalizations alone,
     by their class, are left alone. So is a backward whose gradients no step uses before they are cleared: those of a
-    Fisher information, or of a map of what the model looks at, are measured in evaluation mode on purpose.
+    Fisher information, or of a map of what the model looks at, are measured in evaluation mode on purpose. A part of a
+    model is told where it was trained in training mode, and stays in evaluation mode since it was evaluated alone.
 
     Why it matters
     --------------
@@ -74,11 +76,34 @@ class EvaluationMode(Rule):
             asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row, backward, last_steps)]
             reached = case.backward_calls.reached(backward).members
             asleep = [row for row in asleep if row in reached]  # not those that made a constant, such as an attack
-            if asleep and not any(drops) and not _holds_statistics(case, asleep):
+            if not asleep or _holds_statistics(case, asleep):
+                continue
+            if not any(drops):
                 yield self._finding(
                     case, asleep, backward, is_meant=_is_explained(case) or _is_of_adapters(case, rows, asleep)
                 )
                 return
+            evaluated = _evaluated_between(case, asleep)
+            if evaluated is not None and not _is_explained(case):
+                yield self._of_part(case, asleep, backward, evaluated)
+                return
+
+    def _of_part(self, case: Case, asleep: list[int], backward: int, evaluated: int) -> Finding:
+        flow = case.dataflow
+        words = sorted({OTHERWISE_IN_TRAINING[flow.log.calls[row].function] for row in asleep})
+        here, there = location_of_call(flow, asleep[0]), location_of_call(flow, evaluated)
+        return self.finding(
+            "a part of the model is in evaluation mode while it is trained"
+            f"{at_line(location_of_call(flow, backward))}, since it was evaluated: {' and '.join(words)} "
+            f"{'does' if len(words) == 1 else 'do'} not work as in training there, as before that",
+            symptom="grad_wrong",
+            why="eval() of a part stays until train() is called for it, and the flag of the model does not show that",
+            fix="call train() for that part again after it was evaluated, or model.train() before each epoch, without "
+            "asking model.training",
+            location=_line_of_switch_around(case, evaluated) or there,
+            symptom_location=here,
+            evidence={"calls": len(asleep)},
+        )
 
     def _finding(self, case: Case, asleep: list[int], backward: int, *, is_meant: bool) -> Finding:
         flow = case.dataflow
@@ -98,6 +123,43 @@ class EvaluationMode(Rule):
             symptom_location=forward if switch is not None else None,
             evidence={"calls": len(asleep)},
         )
+
+
+def _evaluated_between(case: Case, asleep: list[int]) -> int | None:
+    """The call without gradients by which the part of a model that all of these calls belong to was evaluated, if it
+    was trained in training mode before that, and never again after it."""
+    calls = case.dataflow.log.calls
+    scopes = {calls[row].scope for row in asleep}
+    modes = [
+        (row, mode, calls[row].grad_mode == "enabled")
+        for row in range(asleep[0])
+        if calls[row].scope is not None and (mode := is_training(calls[row])) is not None
+    ]
+    paths = {case.dataflow.log.scopes[scope].path for scope in scopes if scope is not None}
+    own = [each for each in modes if _path_of(case, each[0]) in paths]
+    trained = [row for row, mode, is_live in own if mode and is_live]
+    evaluated = [row for row, mode, is_live in own if not mode and not is_live and trained and row > trained[-1]]
+    # A part that is put to rest after the whole model was evaluated may be meant, as in stages of fine-tuning.
+    is_alone = bool(evaluated) and _path_of(case, evaluated[0], -1) != _path_of(case, trained[-1], -1)
+    return evaluated[0] if is_alone else None
+
+
+def _path_of(case: Case, row: int, depth: int = 0) -> str | None:
+    """The path of the module that made a call; of the outermost one around it, with a depth of -1."""
+    scopes = case.dataflow.log.scopes
+    around = list(scopes_around(scopes, case.dataflow.log.calls[row].scope))
+    return scopes[around[depth]].path if around else None
+
+
+def _line_of_switch_around(case: Case, row: int) -> Location | None:
+    """The last line above one that led to a call that calls ``eval()``, in the same function."""
+    for line in callers(case.dataflow, row):
+        lines = case.capture.sources.get(line.file, {})
+        around = function_around(lines, line.line) or range(0)
+        found = [number for number in around if number <= line.line and _SWITCH.search(lines.get(number, ""))]
+        if found:
+            return Location(line.file, found[-1])
+    return None
 
 
 def _is_explained(case: Case) -> bool:
