@@ -82,3 +82,37 @@ def test_arrays_in_two_orders_are_told(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HEALTHY)
 def test_other_shuffles_are_left_alone(name: str, tmp_path: Path) -> None:
     assert not alarms(START + HEALTHY[name], tmp_path)
+
+
+COLLATE = """
+from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
+def collate(items):
+    series, targets = zip(*items)
+    {sort}  # HERE
+    lengths = torch.tensor([len(each) for each in series])
+    return pad_sequence(series, batch_first=True), lengths, torch.stack(targets)
+data = [(torch.randn(3 + k % 5, 5), torch.tensor(k % 2)) for k in range(40)]
+reader = nn.GRU(5, 5, batch_first=True)
+optimizer = torch.optim.Adam([*reader.parameters(), *model.parameters()], lr=0.01)
+for x, lengths, labels in DataLoader(data, batch_size=10, shuffle=True, collate_fn=collate):
+    state = reader(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted={enforced}))[1]
+    loss = criterion(model(state[-1]), labels)
+"""
+
+
+def test_a_column_that_is_sorted_alone_is_told(tmp_path: Path) -> None:
+    script = COLLATE.format(sort="series = sorted(series, key=len, reverse=True)", enforced=True)
+    assert_first_alarm(START + script + TRAIN, "shuffled_apart", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sort", "enforced"),
+    [
+        ("series, targets = zip(*sorted(items, key=lambda item: -len(item[0])))", True),
+        ("series = sorted(series, key=len, reverse=True); targets = [t for _, t in sorted(items, key=len)]", True),
+        ("longest = sorted(series, key=len)[-1]", False),
+    ],
+)
+def test_columns_that_are_sorted_together_are_left_alone(sort: str, enforced: bool, tmp_path: Path) -> None:
+    found = alarms(START + COLLATE.format(sort=sort, enforced=enforced) + TRAIN, tmp_path)
+    assert "shuffled_apart" not in [each.cause for each in found]

@@ -27,6 +27,35 @@ for step in range(3):
     loss = (conv(torch.randn(8, 4), F.softplus(gate)) - 1).square().mean()
 """
 
+TABLES = """
+class Links(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.strength, self.tables = nn.Parameter(torch.zeros(4)), {}
+    def normalized(self, links):
+        return links * torch.sigmoid(self.strength)
+    def forward(self, name, links):
+        if name not in self.tables:
+            self.tables[name] = self.normalized(links)  # HERE
+        return self.tables[name]
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.links, self.hop = Links(), nn.Linear(4, 4)
+    def forward(self, x, links):
+        table = self.links("north", links)
+        return self.hop(x @ table)
+model, links = Model(), torch.rand(4, 4)
+def train():
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        loss = model(torch.randn(8, 4), links).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train()
+"""
+
 SIAMESE = """
 def regression({arguments}):
     target = target.detach(){inside}
@@ -146,6 +175,7 @@ for step in range(4):
 
 FAULTS = {
     "what a helper computed is kept in an attribute two lines below": ("graph_freed", CACHED + TRAIN),
+    "tables that a part of the model keeps": ("graph_freed", TABLES),
     "a prediction given as the target of a loss function": (
         "detached",
         SIAMESE.format(arguments="target, pred", inside="", outside="  # HERE") + TRAIN,

@@ -18,6 +18,7 @@ from gradviz.analysis.rules.bases.samples.drawn_indexes import bound_of, draws_o
 from gradviz.analysis.rules.bases.samples.loaded_apart import are_loaded_apart, lines_of_loaders
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.names.arrays_shuffled_apart import arrays_shuffled_apart
+from gradviz.analysis.rules.bases.sources.names.columns_sorted_apart import columns_sorted_apart
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
@@ -30,7 +31,8 @@ class ShuffledApart(Rule):
     the targets by another one of the same length, and neither got the other's; or where a permutation of all samples
     orders the inputs alone, or the targets alone; or where the indexes of both were drawn by two calls of ``randint()``
     with one bound; also arrays of NumPy that were shuffled one after the other, and two loaders, of the inputs and of
-    the targets, that shuffle both. Also a slice of data in the order in
+    the targets, that shuffle both; and a function that takes the samples of a batch apart, sorts one column, and
+    returns another one as it was. Also a slice of data in the order in
     which they are stored (``advantages[i : i + 64]``) that is combined, element by element, with what was computed from
     data that a permutation of all of them ordered, or that a loader shuffles. Random numbers are left alone: they
     belong to no sample.
@@ -93,6 +95,25 @@ class ShuffledApart(Rule):
         for slice_row, ordering in slices_in_order(case):
             yield self._in_order(case, slice_row, ordering)
         yield from self._arrays(case, {row for rows in lines.values() for row in rows})
+        yield from self._columns(case)
+
+    def _columns(self, case: Case) -> Iterator[Finding]:
+        """Of samples that a function takes apart, as that of a loader which puts batches together."""
+        for file, tree in own_files(case) if case.histories.steps else ():
+            ran = LinesThatRan(case.dataflow, file)
+            for found in columns_sorted_apart(tree):
+                if ran.rows_in(*found.returned):
+                    yield self.finding(
+                        f"{found.name} is sorted here, and {found.other}, which is returned with it at line "
+                        f"{found.returned[0]}, stays in the order of before",
+                        symptom="grad_wrong",
+                        why="each input meets the target of another sample, so there is nothing to learn but their "
+                        "frequencies",
+                        fix="sort the samples before they are taken apart: items = sorted(items, key=lambda item: "
+                        "len(item[0]), reverse=True)",
+                        location=Location(file, found.line),
+                        symptom_location=Location(file, found.returned[0]),
+                    )
 
     def _loaded(self, case: Case, row: int) -> Finding:
         loss, made = location_of_call(case.dataflow, row), lines_of_loaders(case)

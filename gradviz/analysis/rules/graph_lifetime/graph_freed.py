@@ -100,7 +100,7 @@ class GraphFreed(Rule):
         cached = line_that_caches(case, found.backward, failed.reached(found.backward).crossing(found.earlier))
         if cached is not None:
             return self._cached(case, cached, found)
-        computed = self._computed_once(flow, failed, found)
+        computed = self._computed_once(case, flow, failed, found)
         if computed is not None:
             return self._kept(case, flow, computed, failed, found)
         first, second = flow.line_of(found.earlier), flow.line_of(found.backward)
@@ -174,7 +174,7 @@ class GraphFreed(Rule):
             f"line {computed.line} {words}", why=why, fix=fix, location=location_of_line(stored or computed), **facts
         )
 
-    def _computed_once(self, flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
+    def _computed_once(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
         """The line that runs once, if one line of a loop calls backward again and again on its result, or if one line
         uses the result again in each round, whichever line calls backward there."""
         crossing = failed.reached(found.backward).crossing(found.earlier)
@@ -196,6 +196,10 @@ class GraphFreed(Rule):
         # The line of the loop calls the model anew, and the model goes on with what it has kept: the line is in there.
         if line is None or not _runs_between(flow, line, found.earlier, found.backward):
             return line
+        own = flow.line_of(maker)
+        # A line that asks another object, which computes it once and keeps it, runs in every round without a call.
+        if own is not None and line_that_stores_returned(case, own) is not None:
+            return own
         inner = line_in_class_of(flow, maker, user) or line_in_function_of(flow, maker, user)
         is_inner_once = inner is not None and not _runs_between(flow, inner, found.earlier, found.backward)
         return inner if is_inner_once else flow.line_of(maker)
