@@ -187,3 +187,48 @@ def test_sequences_that_are_filled_up_with_another_number_than_the_last_are_told
 
 def test_sequences_that_are_filled_up_with_the_last_number_are_right(tmp_path: Path) -> None:
     assert not alarms(tokens("-1", "20"), tmp_path)
+
+
+APPS = (
+    HEAD
+    + """
+from collections import Counter
+days = [["mail", "maps", "news", "chat", "bank"][i:] + ["mail", "maps", "news", "chat", "bank"][:i] for i in (0, 3, 1)]
+days = [[*day[:2], day[2]] for day in days] * 20
+counts = Counter(app for day in days for app in day)
+NUMBERS
+table, net = nn.Embedding(len(number) + 1, 4, padding_idx=0), nn.Linear(4, 1)  # HERE
+optimizer = torch.optim.Adam([*table.parameters(), *net.parameters()], lr=0.01)
+ids = torch.tensor([[number[app] for app in day] for day in days])
+for step in range(4):
+    x = ids[torch.randperm(60)[:30]]
+    loss = (net(table(x).mean(1)).squeeze(1) - x.float().mean(1)).square().mean()
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "number = {app: i for i, app in enumerate(sorted(counts))}",
+        "apps = [app for app, _ in counts.most_common()]\nnumber = {app: i for i, app in enumerate(apps)}",
+    ],
+)
+def test_the_first_item_of_a_vocabulary_without_padding_is_told(numbers: str, tmp_path: Path) -> None:
+    assert_first_alarm(APPS.replace("NUMBERS", numbers), "padding_row_used", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "number = {app: i for i, app in enumerate(sorted(counts), start=1)}",
+        "number = {app: i + 1 for i, app in enumerate(sorted(counts))}",
+        'number = {app: i for i, app in enumerate(["<pad>", *sorted(counts)])}',
+        'number = {app: i for i, app in enumerate(["", *sorted(counts)])}',
+        "PAD = 'mail'\nnumber = {app: i for i, app in enumerate([PAD, *sorted(set(counts) - {PAD})])}",
+    ],
+    ids=["from 1", "one more", "a padding item", "an empty item", "a named item"],
+)
+def test_a_vocabulary_with_padding_is_right(numbers: str, tmp_path: Path) -> None:
+    assert not alarms(APPS.replace("NUMBERS", numbers), tmp_path)

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    at_line_beside,
+    call_words,
+    location_of_call,
+    plain_name,
+    two_lines,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
@@ -25,6 +32,7 @@ from gradviz.analysis.rules.bases.parameters.padded_rows import (
     row_in_use,
     words_of_items,
 )
+from gradviz.analysis.rules.bases.sources.names.numbered_names import numbering_without_padding
 from gradviz.graph.call_log import Call
 
 
@@ -41,7 +49,8 @@ class PaddingRowUsed(Rule):
     asks the model for it as for any class; and sequences that ``pad_sequence()`` fills up with 0, where 0 was about as
     frequent before as any other number; also labels that are filled up so, if the loss ignores class 0. And any other
     row that is as usual as the rest, such as the last one, which ``padding_idx=-1`` means, where codes below 0 are
-    raised before the lookup, or where sequences are filled up with another number.
+    raised before the lookup, or where sequences are filled up with another number. And sequences of one length, whose
+    items a line numbers from 0, in a program that names no padding and no mask.
 
     Why it matters
     --------------
@@ -97,6 +106,8 @@ class PaddingRowUsed(Rule):
             elif (pads := _padded_with_zero(flow, rows, 0)) and _is_item(flow, pads, shape_of(flow, table)[0]):
                 yield self._of_padded(case, table, pads)
                 padded |= set(pads)
+            elif usual >= MIN_USUAL and zeros >= usual / TIMES and not _are_padded(flow, rows):
+                yield from self._of_vocabulary(case, table, rows, zeros, count)
         for rows in calls_in_training(flow, _ASK_FOR_CLASSES) if not padded else ():
             ignoring = [row for row in rows if flow.log.calls[row].scalars.get("ignore_index") == 0]
             pads = _padded_with_zero(flow, ignoring, 1)
@@ -184,6 +195,27 @@ class PaddingRowUsed(Rule):
             evidence={"zeros": zeros, "numbers": count},
         )
 
+    def _of_vocabulary(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Iterator[Finding]:
+        """Sequences of items that the program numbers from 0, where nothing fills up."""
+        numbering = numbering_without_padding(case)
+        if numbering is None:
+            return
+        here = location_of_call(case.dataflow, rows[0])
+        made = here if is_functional(case, rows[0]) else line_of_table(case, table)
+        yield self.finding(
+            f"number 0 is padding of {case.histories.name(table)}, and the first item has it"
+            f"{at_line_beside(numbering, made or here)}: {zeros:,} of {count:,} numbers that are looked up, "
+            "and its row gets no gradient",
+            symptom="grad_zero",
+            why="the sequences have one length, and nothing in the program fills them up; padding_idx keeps the row of "
+            "an item as it is",
+            fix="leave out padding_idx, or count the items from 1",
+            location=made or here,
+            symptom_location=numbering,
+            tensors=names_of(case.dataflow, [table]),
+            evidence={"zeros": zeros, "numbers": count},
+        )
+
     def _finding(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Finding:
         flow, histories = case.dataflow, case.histories
         here = location_of_call(flow, rows[0])
@@ -237,6 +269,18 @@ def _is_asked_for(case: Case, table: int, rows: list[int]) -> bool:
         if values is not None and values.zeros and sources[0] & sources[1] and not is_padded:
             return True
     return False
+
+
+def _are_padded(flow: Dataflow, rows: list[int]) -> bool:
+    """Whether 0 fills up sequences, or could, as the numbers come from a call that fills up."""
+    return any(
+        any(each.value == 0 for each in flow.log.calls[row].padding.values())
+        or any(
+            plain_name(flow.log.calls[above].function) in _PADS
+            for above in flow.ancestors(flow.log.calls[row].inputs[0].tensor, row, flow.step_before(row))
+        )
+        for row in rows
+    )
 
 
 def _are_ragged_bags(flow: Dataflow, rows: list[int]) -> bool:

@@ -13,22 +13,55 @@ import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.finding import Location
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_name, tree_of
 
 _NO_ITEMS = ("unk", "oov", "pad", "none", "null", "missing", "other", "blank", "mask", "empty", "rare", "n/a")
+_FILLING_WORDS = ("pad", "mask", "fill", "zip_longest", "missing", "unknown", "oov")
 
 
 def item_with_number(case: Case, size: int, number: int) -> str | None:
     """The name that has a number in a list of so many names, unless it stands for no item or an unknown one."""
-    for _, tree in own_files(case):
-        for names in lists_numbered_from_zero(tree):
+    for lines in case.files_of_program.values():
+        for names in lists_numbered_from_zero(tree_of(lines)):
             if len(names) != size:
                 continue
             name = names[number].strip().lower()
             if name[:1].isalpha() and not name.startswith(_NO_ITEMS):
                 return names[number]
     return None
+
+
+def numbering_without_padding(case: Case) -> Location | None:
+    """The line that numbers what the data have from 0, in a program that nowhere speaks of padding or masks, but for
+    ``padding_idx``, and joins nothing to fill sequences up."""
+    found = None
+    for file, lines in case.files_of_program.items():
+        tree = tree_of(lines)
+        for node in tree.nodes:
+            if _speaks_of_padding(node) or _is_special_item(tree, node):
+                return None
+            listed = _numbered(node) if isinstance(node, ast.DictComp) else None
+            if listed is not None and not _names(listed):
+                found = found or Location(file, listed.lineno)
+    return found
+
+
+def _speaks_of_padding(node: ast.AST) -> bool:
+    """Whether a name does so, or a list is repeated, as one that fills up is: ``ids + [0] * missing``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return any(isinstance(side, ast.List) for side in (node.left, node.right))
+    name = last_name(node) or (node.arg if isinstance(node, ast.arg) else "")
+    return any(word in name.lower() for word in _FILLING_WORDS)
+
+
+def _is_special_item(tree: SourceTree, node: ast.AST) -> bool:
+    """Whether a text stands for no item, as ``"<s>"``, ``"pad"`` and ``""`` in a list, or put before one."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+        return False
+    text = node.value.lower().strip()
+    is_listed = isinstance(tree.parent(node), (ast.List, ast.Tuple, ast.Dict, ast.Assign, ast.Subscript))
+    return text.startswith(_NO_ITEMS) or (is_listed and not text[:1].isalnum())
 
 
 def lists_numbered_from_zero(tree: SourceTree) -> Iterator[list[str]]:
