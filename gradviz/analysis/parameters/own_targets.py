@@ -310,7 +310,7 @@ def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
     for row, call, _ in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE | _OF_SCORES):
         if plain_name(call.function) not in _CHOOSE:
             continue
-        constants = [use for use in call.inputs if not use.requires_grad]
+        constants = [use for use in call.inputs if not use.requires_grad and not _resamples(flow, use.tensor, call)]
         draws = [above for use in constants if (above := _draw_above(flow, use.tensor, row))]
         # Logits may be computed of the probabilities, or probabilities of logits.
         behind = alive_above(flow, ((use.tensor, row) for use in call.live_inputs)) if draws else frozenset()
@@ -323,6 +323,14 @@ def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
 _CHOOSE = frozenset({"gather", "take_along_dim", "getitem", "sub", "cross_entropy", "nll_loss"})
 """What takes the log-probability of the action that was drawn, or its distance from the mean."""
 _OF_SCORES = frozenset({"pow", "square", "sum", "log", "exp", "mean", "stack", "cat", "take_along_dim"})
+
+
+def _resamples(flow: Dataflow, index: int, call: Call) -> bool:
+    """Whether a call takes as many rows as there are, as a particle filter that draws its particles anew."""
+    if plain_name(call.function) not in ("getitem", "index_select") or not call.outputs:
+        return False
+    chosen, taken = shape_of(flow, call.inputs[0].tensor), shape_of(flow, index)
+    return len(taken) == 1 and taken[0] > 1 and taken == chosen[:1] and shape_of(flow, call.outputs[0].tensor) == chosen
 
 
 def _draw_above(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:

@@ -129,6 +129,27 @@ def test_rows_from_a_generator_of_their_own_raise_no_alarm(tmp_path: Path) -> No
     assert alarms(HEAD + own + script, tmp_path) == []
 
 
+WAVES = """
+def batch(n):
+    return torch.sin(torch.randint(1, 4, (n, 1)) * torch.linspace(0, 6, 16) + 6 * torch.rand(n, 1))
+def main():
+    torch.manual_seed(3)
+    model = nn.Linear(16, 16)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(8):
+        x = batch(64)
+        loss = F.mse_loss(model(x), x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+main()
+"""
+
+
+def test_few_numbers_that_all_are_drawn_each_time_raise_no_alarm(tmp_path: Path) -> None:
+    assert alarms(HEAD + WAVES, tmp_path) == []
+
+
 WARPED = """
 net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 2, 3, padding=1))
 optimizer = torch.optim.Adam(net.parameters(), lr=0.01)

@@ -492,3 +492,30 @@ for step in range(4):
         + TRAIN
     )
     assert not alarms(script, tmp_path)
+
+
+FILTER = """
+class Walk(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.pull = nn.Parameter(torch.zeros(())), nn.Parameter(torch.tensor(0.5))
+    def forward(self, state):
+        return self.mean + self.pull.tanh() * (state - self.mean) + 0.5 * torch.randn_like(state)
+model = Walk()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(6):
+    state, likelihood = model(torch.randn(50)), 0.0
+    for y in torch.randn(5):
+        state = model(state)
+        weights = -0.5 * (y - state) ** 2
+        likelihood = likelihood + weights.logsumexp(0)
+        state = state[torch.multinomial(weights.detach().softmax(0), 50, replacement=True)]
+    loss = -likelihood
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_particles_that_are_drawn_anew_are_no_actions(tmp_path: Path) -> None:
+    assert not alarms(HEAD + FILTER, tmp_path)

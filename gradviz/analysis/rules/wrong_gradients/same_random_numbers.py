@@ -239,8 +239,8 @@ def _seeded_elsewhere(case: Case, rows: list[int]) -> Location | None:
     known, drawn = next(iter(values)), location_of_call(case.dataflow, rows[-1])
     # The extremes of a few numbers out of many are not the same by chance, again and again.
     is_same = len(values) == 1 and known is not None and known.minimum != known.maximum
-    numbers = [each for each in calls[rows[-1]].scalars.values() if type(each) is int]
-    if drawn is None or not is_same or max(numbers, default=0) < _MANY or len(_steps_drawn_in(case, rows)) < _MIN_DRAWS:
+    is_told_apart = known is not None and _numbers_to_choose_from(case, rows[-1]) >= max(_MANY, known.count)
+    if drawn is None or not is_same or not is_told_apart or len(_steps_drawn_in(case, rows)) < _MIN_DRAWS:
         return None
     seeding = line_that_seeds_all(case, rows)
     if seeding is None:
@@ -250,6 +250,16 @@ def _seeded_elsewhere(case: Case, rows: list[int]) -> Location | None:
 
 
 _MANY = 50
+
+
+def _numbers_to_choose_from(case: Case, row: int) -> int:
+    """From how many numbers ``randint()`` or ``multinomial()`` draws."""
+    call = case.dataflow.log.calls[row]
+    if plain_name(call.function) == "multinomial":
+        return max(shape_of(case.dataflow, call.inputs[0].tensor)[-1:], default=0) if call.inputs else 0
+    bounds = [call.scalars.get("low", call.scalars.get("0")), call.scalars.get("high", call.scalars.get("1"))]
+    known = [each for each in bounds if type(each) is int]
+    return known[-1] - (known[0] if len(known) == len(bounds) else 0) if known else 0
 
 
 def _steps_drawn_in(case: Case, rows: list[int]) -> set[int]:
