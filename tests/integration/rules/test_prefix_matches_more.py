@@ -192,6 +192,11 @@ def test_the_name_of_a_module_with_which_another_name_begins_is_told(tmp_path: P
     assert_first_alarm(script.replace('"embed", "encoder"', '"encoder.", "embed"'), "prefix_matches_more", tmp_path)
 
 
+def test_another_word_that_begins_with_the_name_of_a_module_is_told(tmp_path: Path) -> None:
+    script = DOMAINS.replace("embed", "con").format(new="context", texts='"con"')
+    assert_first_alarm(HEAD + script + STEPS, "prefix_matches_more", tmp_path)
+
+
 @pytest.mark.parametrize(
     ("new", "texts"),
     [
@@ -200,6 +205,10 @@ def test_the_name_of_a_module_with_which_another_name_begins_is_told(tmp_path: P
         ("embed_domain", '"embed.", "encoder"'),
         ("embed_domain", '"embed", "encoder", "embed_domain"'),
         ("embed_domain", '"embed"'),
+        ("embeds", '"embed"'),
+        ("embedder", '"embed"'),
+        ("embed2", '"embed"'),
+        ("encoder_2", '"encoder"'),
     ],
 )
 def test_names_of_modules_that_are_meant_are_left_alone(new: str, texts: str, tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ class PrefixMatchesMore(Rule):
     between is treated otherwise. Also ``"enc" in name``, which freezes the layers of which a word begins with it, and
     others in which it is in the middle of a word: ``sequence_head``. Also a text that is the name of a part of the
     model with layers of its own, ``"encoder" in name``, and freezes single layers of another part,
-    ``decoder.encoder_attn``, whose neighbours are trained. Also, of several beginnings that are whole names
-    of modules, one with which the name of another module begins: ``"embed"``, and ``embed_domain``.
+    ``decoder.encoder_attn``, whose neighbours are trained. Also a beginning that is the whole name of a
+    module, and with which that of another one begins: ``"enc"``, and ``encounter``; of several beginnings also
+    ``"embed"``, and ``embed_domain``.
 
     Why it matters
     --------------
@@ -197,9 +198,9 @@ _MIN_NAMES = 2
 
 
 def _modules_begun(case: Case, texts: Sequence[Text]) -> list[tuple[Text, dict[str, list[int]]]]:
-    """The text, of several that are whole names of modules, that is also the beginning of the names of others, with the
-    frozen parameters of these. Where several texts begin others, families of names are meant; where the others are
-    trained, another line has seen to them."""
+    """The text that is the whole name of a module, and also the beginning of the names of others, with the frozen
+    parameters of these. Where several texts begin others, or where one alone begins ``enc_1``, families of names are
+    meant; where the others are trained, another line has seen to them."""
     parameters = [
         (name, number)
         for number, tensor in enumerate(case.dataflow.log.tensors)
@@ -207,14 +208,15 @@ def _modules_begun(case: Case, texts: Sequence[Text]) -> list[tuple[Text, dict[s
         for name in tensor.names[:1]
     ]
     found = list[tuple[Text, dict[str, list[int]]]]()
-    for text in texts if len(texts) >= _MIN_NAMES else ():
+    for text in texts:
         whole = re.compile(rf"(.*\.)?{re.escape(text.text.removesuffix('.'))}(?P<more>\w*)\..+")
         matched = [(match["more"], number) for name, number in parameters if (match := whole.fullmatch(name))]
         if text.way != "startswith" or all(more for more, _ in matched):
             return []
         begun = defaultdict[str, list[int]](list)
         for more, number in matched:
-            if more.startswith("_") and not text.text.endswith("."):
+            is_other = more.startswith("_") if len(texts) >= _MIN_NAMES else _is_other_word(text.text, more)
+            if is_other and not text.text.endswith("."):
                 begun[text.text + more].append(number)
         named = {each.text.removesuffix(".") for each in texts}
         if begun and named.isdisjoint(begun):
@@ -225,6 +227,18 @@ def _modules_begun(case: Case, texts: Sequence[Text]) -> list[tuple[Text, dict[s
     return found if len(found) == 1 and are_frozen and is_any_trained else []
 
 
+def _is_other_word(beginning: str, more: str) -> bool:
+    word = (beginning + more).rpartition(".")[2]
+    return _OTHER_WORD.match(more) is not None and not word.startswith(_LONG_FORMS)
+
+
+_OTHER_WORD = re.compile(r"(?!s|(d?er|or|e?d|ing)([^a-z]|$))[a-z]{2}")
+"""What makes another word of a name, as ``ounter`` behind ``enc``; ``s`` and ``er`` make the same word longer."""
+_LONG_FORMS = (
+    "encod", "decod", "embed", "project", "convol", "generat", "discrim", "posit", "attent", "normal", "classif",
+    "transform", "linear", "feature", "represent", "backbone",
+)  # fmt: skip
+"""How words begin of which programs use the first letters: ``enc``, ``emb``, ``proj``."""
 _TWO_DIGITS = 10
 _MOST_TOLD = 3
 
