@@ -436,6 +436,9 @@ class DerivativeCheck(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """File and line on which backward cuts off the second derivative: its result does not require grad, though the
     gradient that arrived did."""
     dtype: str = "float64"
+    may_approximate: bool = False
+    """Forward calls a module and saves nothing that it computed on the way: backward may solve an equation of its own,
+    as a continuous adjoint does, and be near the slope only."""
 
 
 class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

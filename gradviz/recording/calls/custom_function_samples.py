@@ -1,11 +1,14 @@
 """Copies the arguments of custom functions, so that their backward can be checked after the program has ended.
 
 One small call of each function of the program is copied: by then the tensors themselves will have changed, and they
-must not be kept alive. Calls with arguments other than tensors and plain values are not copied.
+must not be kept alive. Modules are copied as well, and an argument that is a parameter of one is that of the copy.
+Calls with arguments other than tensors, modules and plain values are not copied.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,14 +51,45 @@ class CustomSamples:
             return
         name = row.function.removesuffix(".apply")
         reason = next((reason for value in args if (reason := _why_not(value))), None)
-        if reason is not None:
-            self.left_out.setdefault(name, reason)
-            return
-        self.left_out.pop(name, None)
-        self.samples[function] = Sample(function, row, tuple(map(_copy, args)), wants)
+        if reason is None:
+            try:
+                copies = copied_together(args)
+            except Exception as error:  # what a module of the program keeps may refuse
+                reason = f"it takes a module that cannot be copied: {type(error).__name__}"
+            else:
+                self.left_out.pop(name, None)
+                self.samples[function] = Sample(function, row, copies, wants)
+                return
+        self.left_out.setdefault(name, reason)
+
+
+def copied_together(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies of tensors and modules. What is a parameter of a module among them is so in the copies, too.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> weight, other = copied_together((layer.weight, layer))
+    >>> weight is other.weight, weight is layer.weight
+    (True, False)
+    """
+    memo: dict[int, Any] = {}
+    for module in modules_in(args):
+        copy.deepcopy(module, memo)
+    return tuple(_copy(value, memo) for value in args)
+
+
+def modules_in(args: Any) -> Iterator[torch.nn.Module]:
+    """The modules among arguments, also in lists and tuples."""
+    for value in args:
+        if isinstance(value, torch.nn.Module):
+            yield value
+        elif type(value) in (tuple, list):
+            yield from modules_in(value)
 
 
 def _why_not(value: Any) -> str | None:
+    if isinstance(value, torch.nn.Module):
+        elements = sum(each.numel() for each in (*value.parameters(), *value.buffers()))
+        return f"it takes a module of more than {MAX_ELEMENTS:,} elements" if elements > MAX_ELEMENTS else None
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         is_complex = value.is_complex() and value.requires_grad
         if not can_read_values(value) or value.layout is not torch.strided or is_complex:
@@ -66,7 +100,9 @@ def _why_not(value: Any) -> str | None:
     return None if isinstance(value, _PLAIN) else f"it takes an object of {type(value).__name__}"
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: Any, memo: dict[int, Any]) -> Any:
+    if id(value) in memo:
+        return memo[id(value)]
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    return type(value)(map(_copy, value)) if type(value) in (tuple, list) else value
+    return type(value)(_copy(each, memo) for each in value) if type(value) in (tuple, list) else value

@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 
 from gradviz.graph.call_log import DerivativeCheck
 from gradviz.recording.backward.program_state import generators_restored
-from gradviz.recording.calls.custom_function_samples import Sample
+from gradviz.recording.calls.custom_function_samples import Sample, copied_together, modules_in
 from gradviz.recording.run.file_kinds import own_line
 from gradviz.recording.torch_access.modes import GRAD_SWITCH
 
@@ -35,7 +35,11 @@ MAX_SECONDS = 2.0
 _MAX_WAIT = 10.0
 """For one function that waits, in seconds."""
 _ELEMENTS = 12
+_FEW = 4
+"""Of more arguments, as those of a function that is given all parameters of a module, fewer elements are measured."""
 _STEP = {torch.float64: 1e-6, torch.float32: 1e-2}
+_NOISE = {torch.float64: 1e-9, torch.float32: 1e-4}
+"""What rounding may make of a slope, relative to the value."""
 _CORNER = {torch.float64: 1e-3, torch.float32: 5e-2}
 
 
@@ -79,21 +83,27 @@ class _Probe:
         self._sample = sample
         self._dtype = dtype
         self._deadline = time.thread_time() + MAX_SECONDS, time.monotonic() + _MAX_WAIT
-        self._args = [_cast(value, dtype) for value in sample.args]
+        args = copied_together(sample.args)
+        self._modules = [module.to(dtype) for module in modules_in(args)]
+        own = {id(each) for module in self._modules for each in (*module.parameters(), *module.buffers())}
+        self._args = [value if id(value) in own else _cast(value, dtype) for value in args]
+        self._of_modules = {index for index, value in enumerate(self._args) if id(value) in own}
+        self._buffers = [(each, each.clone()) for module in self._modules for each in module.buffers()]
         self._wanted = [index for index, wants in enumerate(sample.wants_gradient) if wants]
         self._state = torch.get_rng_state(), random.getstate()
-        self._weights = self._weights_of(self._outputs(self._args))
+        self._weights = self._weights_of(self._outputs())
 
     def checks(self) -> Iterator[DerivativeCheck]:
         """The comparisons."""
-        first, second = self._value(self._args), self._value(self._args)
+        first, second = self._value(), self._value()
         if not abs(first - second) <= 1e-9 * (1 + abs(first)):
             raise NotComparable("it returns something else each time that it is called")
-        outputs = self._outputs(self._args)
+        outputs = self._outputs()
         is_identity = any(_is_same(output, self._args[index]) for output in outputs for index in self._wanted)
         given, lines = self._backward(1.0)
         doubled, _ = self._backward(2.0)
         cuts = self._cuts()
+        may_approximate = bool(self._modules) and not self._saves_what_it_computed()
         for index in self._wanted:
             gradient = given.get(index)
             if gradient is None:
@@ -109,20 +119,27 @@ class _Probe:
                 ignores_incoming=bool(gradient.any()) and torch.equal(gradient, doubled[index]),
                 line=lines.get(index),
                 cut_line=cuts.get(index),
+                may_approximate=may_approximate,
                 dtype=str(self._dtype).removeprefix("torch."),
             )
 
     # -- forward -------------------------------------------------------------------------------------------------
 
-    def _outputs(self, args: list[Any], *, live: bool = False) -> list[torch.Tensor]:
-        """What the function returns for copies of `args`, always with the same random numbers."""
+    def _outputs(self, *, live: bool = False) -> list[torch.Tensor]:
+        """What the function returns for copies of the arguments, always with the same random numbers and buffers."""
         if time.thread_time() > self._deadline[0] or time.monotonic() > self._deadline[1]:
             raise NotComparable(f"it takes more than {MAX_SECONDS:g} s of processor time, or waits for {_MAX_WAIT:g} s")
         torch.set_rng_state(self._state[0])
         random.setstate(self._state[1])
-        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in args]
+        for buffer, before in self._buffers:
+            buffer.copy_(before)
+        copies = [
+            value.clone() if isinstance(value, torch.Tensor) and index not in self._of_modules else value
+            for index, value in enumerate(self._args)
+        ]
         for index in self._wanted if live else ():
-            copies[index] = copies[index].requires_grad_().clone()
+            if index not in self._of_modules:
+                copies[index] = copies[index].requires_grad_().clone()
         result = self._sample.function.apply(*copies)
         return [each for each in (result if isinstance(result, tuple) else (result,)) if isinstance(each, torch.Tensor)]
 
@@ -133,10 +150,10 @@ class _Probe:
             for output in outputs
         ]
 
-    def _value(self, args: list[Any]) -> float:
+    def _value(self) -> float:
         """The value of the function: the weighted sum of its outputs."""
         total = 0.0
-        for output, weight in zip(self._outputs(args), self._weights, strict=True):
+        for output, weight in zip(self._outputs(), self._weights, strict=True):
             if output.is_floating_point():
                 total += float((output.detach().to("cpu", torch.float64) * weight).sum())
         return total
@@ -145,35 +162,41 @@ class _Probe:
         """Returned and measured slope of some elements, and how many others are flat but have a nonzero gradient."""
         slopes: list[tuple[float, float]] = []
         flat = 0
-        middle = self._value(self._args)
-        for element in _some_elements(gradient):
+        middle = self._value()
+        for element in _some_elements(gradient, max(_ELEMENTS * _FEW // max(len(self._wanted), _FEW), _FEW)):
             given = float(gradient.flatten()[element])
-            size = _STEP[self._dtype] * max(1.0, abs(float(self._args[index].flatten()[element])))
-            above, below = (self._value(self._moved(index, element, step)) for step in (size, -size))
-            if above == middle == below:
-                flat += given != 0.0
-                if given == 0.0:
-                    slopes.append((0.0, 0.0))
-                continue
+            size = _STEP[self._dtype] * max(1.0, abs(float(self._args[index].detach().flatten()[element])))
+            above, below = (self._value_beside(index, element, step) for step in (size, -size))
             right, left = (above - middle) / size, (middle - below) / size
-            noise = 1e-9 if self._dtype is torch.float64 else 1e-4
-            if abs(right - left) <= _CORNER[self._dtype] * max(abs(right), abs(left)) + noise * (1 + abs(middle)):
+            noise = _NOISE[self._dtype] * (1 + abs(middle))
+            if max(abs(given), abs(right), abs(left)) <= noise:
+                slopes.append((0.0, 0.0))  # as of a bias before a batch normalization
+            elif above == middle == below:
+                flat += 1
+            elif abs(right - left) <= _CORNER[self._dtype] * max(abs(right), abs(left)) + noise:
                 slopes.append((given, (right + left) / 2))
         return slopes, flat
 
-    def _moved(self, index: int, element: int, step: float) -> list[Any]:
-        moved = list(self._args)
-        moved[index] = moved[index].clone()
-        moved[index].view(-1)[element] += step
-        return moved
+    def _value_beside(self, index: int, element: int, step: float) -> float:
+        values = self._args[index].detach()
+        place = torch.unravel_index(torch.tensor(element), values.shape)
+        before = values[place].clone()
+        values[place] += step
+        try:
+            return self._value()
+        finally:
+            values[place] = before
 
     # -- backward ------------------------------------------------------------------------------------------------
 
     def _backward(self, factor: float) -> tuple[dict[int, torch.Tensor], dict[int, tuple[str, int]]]:
         """What ``backward`` returns for each argument, and the lines on which it was computed."""
         node, incoming = self._ready(factor)
+        before = torch.get_rng_state()
         with torch.no_grad(), _Lines() as lines:
             results = self._results(node, incoming)
+        if self._modules and not torch.equal(before, torch.get_rng_state()):
+            raise NotComparable("its backward draws random numbers")
         given = {}
         for index in self._wanted:
             gradient = results[index] if index < len(results) else None
@@ -199,10 +222,16 @@ class _Probe:
         asked = [index for index in self._wanted if index < len(results) and isinstance(results[index], torch.Tensor)]
         return {index: cut for index in asked if cut is not None and not results[index].requires_grad}
 
+    def _saves_what_it_computed(self) -> bool:
+        """Whether forward saves a tensor other than those that it takes and returns."""
+        node, _ = self._ready(1.0)
+        known = [value for value in (*self._args, *self._kept) if isinstance(value, torch.Tensor)]
+        return any(not any(_is_same(saved, value) for value in known) for saved in node.saved_tensors)
+
     def _ready(self, factor: float) -> tuple[Any, list[torch.Tensor]]:
         """A node of a new call, and its incoming gradients."""
         # Kept: in some releases of torch a node drops its saved tensors once its outputs are gone.
-        self._kept = outputs = self._outputs(self._args, live=True)
+        self._kept = outputs = self._outputs(live=True)
         node: Any = next(output.grad_fn for output in outputs if output.grad_fn is not None)
         return node, [
             (weight * factor).to(output.device, output.dtype if output.is_floating_point() else torch.float32)
@@ -287,10 +316,10 @@ def _is_same(output: torch.Tensor, given: Any) -> bool:
     return output.shape == given.shape and bool(torch.equal(output.detach().to(given.dtype), given))
 
 
-def _some_elements(gradient: torch.Tensor) -> list[int]:
+def _some_elements(gradient: torch.Tensor, elements: int) -> list[int]:
     """Indices of elements to check: half have the largest gradients, the others are evenly spaced."""
     flat = gradient.flatten()
     count = flat.numel()
-    largest = flat.abs().topk(min(_ELEMENTS // 2, count)).indices.tolist()
-    spaced = range(0, count, max(1, count // (_ELEMENTS // 2)))
+    largest = flat.abs().topk(min(elements // 2, count)).indices.tolist()
+    spaced = range(0, count, max(1, count // (elements // 2)))
     return sorted({*largest, *spaced})

@@ -37,7 +37,9 @@ class CustomFunctionWrongBackward(Rule):
     points where the slope jumps, and functions that return another gradient on purpose: a forward that returns its
     input (gradient reversal, scaling), or that is flat wherever a gradient is returned (rounding with a
     straight-through estimate, spikes), also where its source rounds an input that needs no gradient, or gets another
-    gradient than its slope. It says so where ``backward`` does not name the gradient that it gets.
+    gradient than its slope. It says so where ``backward`` does not name the gradient that it gets. A function that
+    calls a module and saves nothing on the way, as one with a continuous adjoint, may be near the slope only: that is a
+    note, unless most elements have another sign or are three times as large.
 
     Why it matters
     --------------
@@ -103,18 +105,23 @@ class CustomFunctionWrongBackward(Rule):
         input_words = f" for its {ordinal(check.argument)} input"
         first = uses[0] if uses else None
         unused = _unused_gradient(case, uses) if check.ignores_incoming else None
+        is_near = check.may_approximate and not _is_far_off(wrong)
         says = "" if unused is None else f" never uses the gradient that it gets, {unused.names}, and"
         return self.finding(
             f"{check.function}.backward{says} returns a wrong gradient{input_words}: {given:.4g} where the slope of "
             f"forward is {measured:.4g}{_in_words(wrong)}",
+            severity="note" if is_near else self.severity,
             symptom="grad_wrong",
-            why="torch does not check what backward returns, so everything behind it trains on a wrong gradient"
+            why="a backward that solves an equation of its own is near the slope of forward, and not equal to it"
+            if is_near
+            else "torch does not check what backward returns, so everything behind it trains on a wrong gradient"
             if not check.ignores_incoming
             else "it ignores the incoming gradient, but the chain rule multiplies by it",
-            fix="correct the formula, and check it with torch.autograd.gradcheck in double precision"
+            fix="correct the formula, or the values at which it is computed again, and check it with "
+            "torch.autograd.gradcheck in double precision"
             if not check.ignores_incoming
             else f"multiply by {'the gradient that backward receives' if unused is None else unused.names}",
-            location=_location(check, uses) if unused is None else unused.location,
+            location=_location(case, check, uses) if unused is None else unused.location,
             op=first[1].node.name if first else None,
             tensors=_leaves(case, first) if first else (),
             nodes=case.nodes_in(first[0], (first[1].node.id,)) if first else (),
@@ -125,6 +132,15 @@ class CustomFunctionWrongBackward(Rule):
                 "elements_wrong": len(wrong),
             },
         )
+
+
+def _is_far_off(wrong: list[tuple[float, float]]) -> bool:
+    """Whether most gradients have another sign than the slope, or are much larger or smaller."""
+    far = [one * other <= 0 or max(abs(one), abs(other)) > _FACTOR * min(abs(one), abs(other)) for one, other in wrong]
+    return 2 * sum(far) > len(far)
+
+
+_FACTOR = 3
 
 
 def _rounds(case: Case, check: DerivativeCheck) -> bool:
@@ -226,7 +242,28 @@ def _leaves(case: Case, use: tuple[int, CustomCall]) -> tuple[str, ...]:
     return leaf_names(ancestor_nodes(graph, use[1].node))
 
 
-def _location(check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Location | None:
+def _line_of_derivatives(case: Case, check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Location | None:
+    """The one ``autograd.grad()`` in a backward that computes its forward again, where the gradients of most arguments,
+    which come from it, are wrong."""
+    same = [each for each in case.dataflow.log.derivatives if each.function == check.function]
+    if len(same) < _SEVERAL or 2 * sum(bool(differing_slopes(each)) for each in same) < len(same):
+        return None
+    definition = next((custom.definition for _, custom in uses if custom.definition is not None), None)
+    tree = None if definition is None else own_tree(case, definition.file)
+    function = None if definition is None or tree is None else function_on(tree, definition.first_line)
+    nodes = () if function is None else ast.walk(function)
+    lines = [node.lineno for node in nodes if isinstance(node, ast.Call) and called_name(node) in _DERIVES]
+    return None if definition is None or len(lines) != 1 else Location(definition.file, lines[0])
+
+
+_DERIVES = frozenset({"grad", "vjp"})
+_SEVERAL = 2
+
+
+def _location(case: Case, check: DerivativeCheck, uses: list[tuple[int, CustomCall]]) -> Location | None:
+    again = _line_of_derivatives(case, check, uses)
+    if again is not None:
+        return again
     if check.line is not None:
         return Location(*check.line)
     definition = next((custom.definition for _, custom in uses if custom.definition is not None), None)
