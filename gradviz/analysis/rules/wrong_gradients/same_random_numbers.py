@@ -110,7 +110,12 @@ class SameRandomNumbers(Rule):
             different = different_draws(flow, again)
             if different is None and (again := rows_of_repeated_rounds(case, rows)):
                 different = len({flow.log.calls[row].outputs[0].values for row in again})
-            if different is None and not is_noise and (seeded := _seeded_elsewhere(case, rows)) is not None:
+            if (
+                different is None
+                and not is_noise
+                and not is_of_own
+                and (seeded := _seeded_elsewhere(case, rows)) is not None
+            ):
                 again, different, location = rows, 1, seeded
             if different is None or case.histories.backward_through(again[-1]) is None:
                 continue
