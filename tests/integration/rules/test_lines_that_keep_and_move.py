@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, in_files
 
 ROADS = """
 from functools import cached_property, lru_cache
@@ -416,3 +416,41 @@ for step in range(6):
 def test_a_method_that_grows_a_model_after_the_optimizer_was_made_is_told_at_its_call(tmp_path: Path) -> None:
     assert_first_alarm(GROWN, "stale_optimizer_params", tmp_path)
     assert "'head' was replaced in train.py:" in alarms(GROWN, tmp_path)[0].message
+
+
+STORE = """
+import copy
+class Store:
+    def __init__(self, model):
+        self.weights = copy.deepcopy(model.state_dict())
+    def restore(self, model):
+        model.load_state_dict(self.weights, assign=True)
+"""
+RESTORED = """
+from own_store import Store
+class Tuner:
+    def __init__(self, model, store):
+        self.model, self.store = model, store
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    def begin(self):
+        self.store.restore(self.model)
+    def fit(self):
+        self.begin()
+        for step in range(6):
+            loss = self.model(torch.randn(8, 4)).square().mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+model = nn.Linear(4, 1)
+Tuner(model, Store(model)).fit()
+"""
+
+
+def test_a_state_that_is_assigned_in_another_file_is_told_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = alarms(HEAD + in_files({"own_store": STORE}, tmp_path, monkeypatch) + RESTORED, tmp_path)
+    assert [(each.cause, each.location and Path(each.location.file).name) for each in found] == [
+        ("stale_optimizer_params", "own_store.py")
+    ]
+    assert "leave assign=True out" in (found[0].fix or "")

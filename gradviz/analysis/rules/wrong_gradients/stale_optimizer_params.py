@@ -11,7 +11,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies, is_anchor, original_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.lines.lines_to_move import by_line, line_to_move, location_to_move
+from gradviz.analysis.rules.bases.sources.lines.lines_to_move import by_line, is_loaded, line_to_move, location_to_move
 from gradviz.graph.model import CallSite
 
 
@@ -112,7 +112,9 @@ class StaleOptimizerParams(Rule):
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: old ones get no gradient, and new ones never change",
-            fix="make the optimizer after the replacement; to keep its state, put the new parameters in the place of "
+            fix="leave assign=True out, so that the values are copied into the parameters that the optimizer has"
+            if is_loaded(case, histories.flow.line_of(row))
+            else "make the optimizer after the replacement; to keep its state, put the new parameters in the place of "
             "the old ones in its param_groups",
             location=location,
             symptom_location=optimizer_location,

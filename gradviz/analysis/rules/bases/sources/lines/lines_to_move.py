@@ -46,10 +46,12 @@ def line_to_move(case: Case, row: int, made: int) -> CallSite | None:
 
     The latter if the call is in a file of helpers; if it wraps a layer, so that the old one is still used: it can only
     be wrapped earlier; and if it puts something of another shape in the place of a parameter before the first step:
-    what has the same shape could be written into the old one.
+    what has the same shape could be written into the old one. A state that is loaded could be copied as well.
     """
     histories = case.histories
     own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
+    if is_loaded(case, own):
+        return own
     is_edited = own is None or apart is None or own.file == apart.file
     is_moved = _wraps(histories, row) or (_is_early(histories, row, made) and _changes_shape(histories, row))
     if is_edited and not is_moved:
@@ -62,6 +64,18 @@ def line_to_move(case: Case, row: int, made: int) -> CallSite | None:
         return own
     asking = line_in_class_of(histories.flow, row, made)
     return apart if asking is None else _line_that_acts(case, row, asking) or asking
+
+
+def is_loaded(case: Case, line: CallSite | None) -> bool:
+    """Whether a line puts new parameters in the place of others with ``load_state_dict(..., assign=True)``."""
+    tree = None if line is None else own_tree(case, line.file)
+    return tree is not None and any(
+        isinstance(node, ast.Call)
+        and called_name(node) == "load_state_dict"
+        and any(each.arg == "assign" and ast.unparse(each.value) != "False" for each in node.keywords)
+        for statement in tree.statements_at(line.line if line is not None else 0)
+        for node in ast.walk(statement)
+    )
 
 
 def _line_that_acts(case: Case, row: int, asking: CallSite) -> CallSite | None:
