@@ -209,3 +209,34 @@ def test_an_answer_that_is_left_in_the_evaluation_too_is_a_note(tmp_path: Path) 
 
 def test_an_answer_that_only_the_evaluation_uses_is_told(tmp_path: Path) -> None:
     assert_first_alarm(HEAD + TWO_ANSWERS + TRAIN + SCORED.format("net(x)[1].sigmoid()"), "unused_parameter", tmp_path)
+
+
+STATES = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.norms = nn.ModuleList([nn.LayerNorm(4) for _ in range(3)])
+        self.head = nn.Linear(12, 1)
+
+    def forward(self, x):
+        states = []
+        for layer, norm in zip(self.layers, self.norms):
+            states.append(x)  # HERE
+            x = x + torch.relu(norm(layer(x)))
+        return self.head(torch.cat(states, 1))
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    loss = (net(torch.randn(8, 4)) - 1).square().mean()
+"""
+
+
+def test_a_list_of_what_layers_take_is_told_where_it_is_kept(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + STATES + TRAIN, "unused_parameter", tmp_path)
+    behind = STATES.replace("            states.append(x)  # HERE\n", "")
+    behind = behind.replace("norm(layer(x)))", "norm(layer(x)))\n            states.append(x)")
+    assert not alarms(HEAD + behind + TRAIN, tmp_path)
+    last = STATES.replace("range(3)", "range(2)").replace("cat(states, 1)", "cat([*states, x], 1)")
+    assert not alarms(HEAD + last + TRAIN, tmp_path)

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.sources.source_tree import SourceTree
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
@@ -70,6 +70,34 @@ def loop_over_layers(case: Case, group: UnusedParameters) -> Location | None:
     line = None if again is None else _line_around(case, use, again)
     tree = None if line is None else own_tree(case, line.file)
     return location_of_line(line) if line is not None and tree is not None and _only_assigns(tree, line.line) else None
+
+
+def line_that_keeps_before(case: Case, group: UnusedParameters) -> Location | None:
+    """The ``states.append(h)`` in a loop over layers that comes before the ``h = layer(h)`` in which a result is lost,
+    where nothing reads ``h`` after the loop: the list has what layers take, and not what the last one returns."""
+    line = None if group.last is None else case.dataflow.line_of(group.last)
+    tree = None if line is None else own_tree(case, line.file)
+    statement = None if line is None or tree is None else tree.statement_at(line.line)
+    if line is None or tree is None or not isinstance(statement, (ast.Assign, ast.AugAssign)):
+        return None
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+    loop = next(tree.loops_around(statement), None)
+    if loop is None or not isinstance(target, ast.Name):
+        return None
+    end = last_line(loop)
+    is_read_later = any(
+        isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load) and node.lineno > end
+        for node in ast.walk(tree.scope(loop))
+    )
+    keeping = [
+        each.lineno
+        for each in loop.body
+        if isinstance(each, ast.Expr)
+        and called_name(each.value) == "append"
+        and each.lineno < statement.lineno
+        and any(isinstance(node, ast.Name) and node.id == target.id for node in ast.walk(each.value))
+    ]
+    return None if is_read_later or len(keeping) != 1 else Location(line.file, keeping[0])
 
 
 def _line_around(case: Case, row: int, other: int) -> CallSite | None:

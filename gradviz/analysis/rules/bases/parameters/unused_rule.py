@@ -17,7 +17,12 @@ from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.hidden_code import hidden_code
-from gradviz.analysis.rules.bases.parameters.lost_results import loop_over_layers, use_it, written_into_data
+from gradviz.analysis.rules.bases.parameters.lost_results import (
+    line_that_keeps_before,
+    loop_over_layers,
+    use_it,
+    written_into_data,
+)
 from gradviz.analysis.rules.bases.parameters.read_as_numbers import line_that_reads
 from gradviz.analysis.rules.bases.parameters.unused_heads import (
     is_not_chosen,
@@ -147,24 +152,25 @@ class UnusedRule(Rule):
     def all_used_for_nothing(self, case: Case, groups: Iterable[UnusedParameters]) -> Iterator[Finding]:
         """What is told of parameters of which only results are computed that no loss uses; once for each loop over
         layers, whose results are lost on several lines."""
-        loops: dict[Location | None, UnusedParameters] = {}
+        loops: dict[tuple[Location, bool], UnusedParameters] = {}
         for group in groups:
             loop = loop_over_layers(case, group)
-            if loop is None:
+            keeping = line_that_keeps_before(case, group) if loop is None and not group.is_of_library else None
+            line = loop or keeping
+            if line is None:
                 yield self.used_for_nothing(case, group)
             else:
-                known = loops.setdefault(loop, replace(group, tensors=(), location=loop))
-                loops[loop] = replace(known, tensors=(*known.tensors, *group.tensors))
-        for group in loops.values():
-            yield self._of_loop(case, group)
+                known = loops.setdefault((line, keeping is not None), replace(group, tensors=(), location=line))
+                loops[line, keeping is not None] = replace(known, tensors=(*known.tensors, *group.tensors))
+        for (_, is_kept_before), group in loops.items():
+            yield self._of_loop(case, group, *(_KEPT_BEFORE if is_kept_before else _ONLY_THE_LAST))
 
-    def _of_loop(self, case: Case, group: UnusedParameters) -> Finding:
+    def _of_loop(self, case: Case, group: UnusedParameters, what: str, fix: str) -> Finding:
         return self.finding(
-            f"{case.histories.together(group.tensors)} are used, but no loss uses the result: this line calls one "
-            "layer after the other, and only the result of the last one is used",
+            f"{case.histories.together(group.tensors)} are used, but no loss uses the result: {what}",
             symptom="grad_none",
             why=_RESULT_IS_LOST,
-            fix="give each layer what the one before has returned, x = layer(x), or keep the results of all of them",
+            fix=fix,
             location=group.location,
             tensors=names_of(case.dataflow, group.tensors),
             evidence={"parameters": len(group.tensors)},
@@ -246,6 +252,14 @@ class UnusedRule(Rule):
         )
 
 
+_ONLY_THE_LAST = (
+    "this line calls one layer after the other, and only the result of the last one is used",
+    "give each layer what the one before has returned, x = layer(x), or keep the results of all of them",
+)
+_KEPT_BEFORE = (
+    "this line keeps what each layer takes, and so not what the last one returns",
+    "keep the result behind the layer, or that of the last one behind the loop as well",
+)
 _NAMES_WITH_DOTS = "setattr() does not follow the dots of a name into submodules: it adds a child with that very name"
 _DATA_HAS_NO_HISTORY = "a tensor and its .data share values, not history: for the loss what was written is a constant"
 _RESULT_IS_LOST = "its result is overwritten or not used before backward, so no gradient comes back"
