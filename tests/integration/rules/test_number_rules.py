@@ -503,3 +503,28 @@ train(loss_of, [moves, scores], steps=1)
     assert found.location is not None and found.location.line == guilty_line(program)
     assert "-1e9" in (found.fix or "")
     assert not alarms(tmp_path, program.format(start="-1e9"))
+
+
+TURNED = """
+def mlp(*sizes):
+    pairs = zip(sizes, sizes[1:])
+    return nn.Sequential(*(layer for a, b in pairs for layer in (nn.Linear(a, b), nn.LeakyReLU(0.1))))
+turn, out = mlp(3, 24, 48), nn.Linear(48, 9)
+nn.init.zeros_(out.weight)
+out.bias.data.copy_(torch.eye(3).flatten())
+point, head = mlp(3, 32, 64), nn.Sequential(mlp(64, 32), nn.Linear(32, 4))
+parts = nn.ModuleList([turn, out, point, head])
+optimizer = torch.optim.AdamW(parts.parameters(), lr=1e-3)
+for step in range(12):
+    y = torch.randint(0, 4, (48,))
+    x = 0.3 * torch.randn(48, 20, 3) + torch.eye(4, 3)[y][:, None]
+    m = out(turn(x).amax(1)).view(-1, 3, 3)
+    loss = nn.functional.cross_entropy(head(point(x @ m).amax(1)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_network_that_begins_as_the_identity_opens_with_the_first_steps(tmp_path: Path) -> None:
+    assert not alarms(tmp_path, TURNED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from math import log10
 from typing import ClassVar, Literal
 
@@ -78,7 +78,8 @@ class SteepChain(Rule):
             steep = next(self._steep(case.graphs[number], case.growths_of(number)), None)
             if steep is None or not _trains_something(case, number) or _is_of_derivatives(case, number):
                 continue
-            if not _starts_closed(case, number, steep[1]):
+            is_last = number == case.measured_graphs[-1]
+            if not _starts_closed(case, number, _NORMALIZE if is_last else _BY_WEIGHTS, steep[1]):
                 yield self._finding(case, number, *steep)
                 return
 
@@ -216,12 +217,13 @@ def _is_of_derivatives(case: Case, number: int) -> bool:
     return not is_given and any(is_gradient(flow.log.calls[each]) for each in reached)
 
 
-def _starts_closed(case: Case, number: int, culprit: Growth) -> bool:
-    """Whether the program gave one of its normalizations a weight of zeros, so that a residual branch opens with the
-    first steps (Goyal et al. 2017, section 5.1)."""
+def _starts_closed(case: Case, number: int, layers: Container[str], culprit: Growth) -> bool:
+    """Whether the program gave one of these layers a weight of zeros, so that a branch opens with the first steps: a
+    normalization (Goyal et al. 2017, section 5.1), or the last layer of a network that begins as the identity
+    (Jaderberg et al. 2015, section 3.2)."""
     flow = case.dataflow
     rows = (flow.call_of_node(case.graphs[number].nodes[node]) for node in culprit.nodes)
-    for row in rows if culprit.operation in _NORMALIZE else ():
+    for row in rows if culprit.operation in layers else ():
         leaves = [] if row is None else [use.tensor for use in flow.log.calls[row].inputs if use.is_live_leaf]
         writes = first_writes(flow, leaves[0], row) if leaves and row is not None else ()  # The weight, then the bias.
         names = [plain_name(flow.log.calls[each].function) for each in writes]
