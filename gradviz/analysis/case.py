@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gradviz.analysis.cuts.losses_assigned_again import losses_assigned_again
 from gradviz.analysis.cuts.lost_terms import LostTerm, lost_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.cuts.partial_cuts import partial_cuts
@@ -35,6 +36,7 @@ from gradviz.analysis.parameters.moving_averages import Update, updates_of_avera
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.sources.program_source import ProgramSource, program_source
+from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Graph
@@ -146,7 +148,12 @@ class Case:
     @cached_property
     def lost_terms(self) -> tuple[LostTerm, ...]:
         """Losses that are computed, and that nothing uses."""
-        return tuple(lost_terms(self.histories, self.source_line))
+        unread = lost_terms(self.histories, self.source_line)
+        return (*unread, *losses_assigned_again(self.histories, self._own_tree))
+
+    def _own_tree(self, file: str) -> SourceTree | None:
+        lines = self.own_files.get(file)
+        return None if lines is None else tree_of(lines)
 
     @cached_property
     def copies_used(self) -> tuple[CopyUsed, ...]:

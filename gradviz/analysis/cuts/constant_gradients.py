@@ -38,7 +38,7 @@ def constant_gradients(histories: ParameterHistories) -> Iterator[DeadTerm]:
     cuts = {cut.call: cut for cut in flow.cuts}
     for backward in histories.last_backward_of_each_line:
         since = flow.step_before(backward)
-        trained = histories.reached_by[backward] & histories.trained
+        trained = histories.reached_by[backward] & histories.learned
         for row in _rows_of_residuals(flow, backward, since):
             call = flow.log.calls[row]
             name = plain_name(call.function)
@@ -102,7 +102,7 @@ def _is_of_a_derivative(histories: ParameterHistories, gradient: int) -> bool:
     return any(
         is_gradient(call)
         and call.scalars.get("create_graph") is True
-        and histories.trained.isdisjoint(_asked_for(call))
+        and histories.learned.isdisjoint(_asked_for(call))
         for call in above
     )
 

@@ -136,7 +136,7 @@ def _trained_above(histories: ParameterHistories, cuts: list[Cut]) -> tuple[int,
     found = set[int]()
     for cut in cuts:
         found |= histories.live_leaves(cut.live_inputs, cut.call)[0].union(cut.live_inputs)
-    return tuple(sorted(found & histories.trained))
+    return tuple(sorted(found & histories.learned))
 
 
 def _only_shifts_the_value(flow: Dataflow, cut: Cut, live: set[int]) -> bool:

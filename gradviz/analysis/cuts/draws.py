@@ -62,7 +62,7 @@ def draws_without_gradient(
                 found[cut.call_site] = cut
         for cut in found.values():
             leaves, _ = histories.live_leaves(_drawn_from(histories, cut), cut.call)
-            yield DrawWithoutGradient(cut, backward, tuple(sorted(leaves & histories.trained)))
+            yield DrawWithoutGradient(cut, backward, tuple(sorted(leaves & histories.learned)))
 
 
 def flat_draws(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[int]:
@@ -79,7 +79,7 @@ def flat_draws(histories: ParameterHistories, backward_calls: BackwardCalls) -> 
             given = {use.tensor for use in call.live_inputs}
             is_score = any(not given.isdisjoint(use.tensor for use in each.inputs) for each in uses)
             leaves, _ = histories.live_leaves(given, row)
-            if uses and not is_score and leaves & histories.trained:
+            if uses and not is_score and leaves & histories.learned:
                 yield row
 
 
@@ -138,7 +138,7 @@ def _is_trained_otherwise(
     histories: ParameterHistories, cut: Cut, above: frozenset[int], alive: frozenset[int]
 ) -> bool:
     """Whether the loss reaches the distribution, and everything that trains it, in another way."""
-    trained = above & histories.trained
+    trained = above & histories.learned
     if cut.kind in ("detach", "data") and not alive.isdisjoint(cut.live_inputs):
         return False  # The loss uses what was drawn with its gradient, too: this is a probe.
     return bool(trained) and trained <= alive and not _drawn_from(histories, cut).isdisjoint(alive)

@@ -20,6 +20,8 @@ from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 
 _COMPUTE = frozenset({"operation", "custom", "compiled"})
+_MIN_MOVES = 2
+"""Changes by hand, with backward calls between them."""
 _MAX_LOOKS = 20
 """The limit of visits to each call, on average, for all backward calls: graphs that persist over steps overlap."""
 _MAX_LOSSES_OF_A_LINE = 4
@@ -103,6 +105,29 @@ class ParameterHistories:
     def trained(self) -> frozenset[int]:
         """Tensors that an optimizer has, or had."""
         return frozenset().union(*self._held)
+
+    @cached_property
+    def learned(self) -> frozenset[int]:
+        """The same, and leaves that the program itself changes between the backward calls that reach them, as in
+        ``p -= rate * p.grad``."""
+        by_hand = (number for number in self.reached - self.trained if self._is_moved_by_hand(number))
+        return self.trained.union(by_hand)
+
+    def _is_moved_by_hand(self, number: int) -> bool:
+        reaching = [row for row, leaves in self.reached_by.items() if number in leaves]
+        end = len(self.log.calls)
+        given = {
+            *self.flow.data_replacements(number),
+            *self._changes_by_others(number, reaching[0] if reaching else end),
+        }
+        between = {bisect_left(reaching, row) for row in given}
+        return len(between - {0}) >= _MIN_MOVES
+
+    def _changes_by_others(self, number: int, since: int) -> list[int]:
+        """The calls that change it by another tensor, as ``add_`` does, and not as ``clamp_`` and ``zero_`` do."""
+        calls = self.log.calls
+        rows = self.flow.changes(number, since, len(calls))
+        return [row for row in rows if calls[row].kind == "operation" and len(calls[row].inputs) > 1]
 
     @cached_property
     def _held(self) -> tuple[frozenset[int], ...]:

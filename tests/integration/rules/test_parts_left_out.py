@@ -240,3 +240,39 @@ def test_a_list_of_what_layers_take_is_told_where_it_is_kept(tmp_path: Path) -> 
     assert not alarms(HEAD + behind + TRAIN, tmp_path)
     last = STATES.replace("range(3)", "range(2)").replace("cat(states, 1)", "cat([*states, x], 1)")
     assert not alarms(HEAD + last + TRAIN, tmp_path)
+
+
+TERMS = """
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+def overlap(p):
+    return (p[:8] * p[8:]).sum(-1).mean()
+for step in range(6):
+    p = net(torch.randn(16, 4)).softmax(-1)
+    clash = overlap(p)
+    entropy = -(p * p.log()).sum(-1).mean()
+    LOSS
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(clash.item())
+"""
+
+
+def test_a_term_that_the_loss_was_before_it_is_assigned_again_is_told(tmp_path: Path) -> None:
+    lost = "loss = clash\n    loss = 0.05 * entropy  # HERE"
+    assert_first_alarm(HEAD + TERMS.replace("LOSS", lost), "unused_parameter", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = clash\n    loss = loss + 0.05 * entropy",
+        "loss = clash\n    loss += 0.05 * entropy",
+        "loss = clash\n    if step > 2:\n        loss = 0.05 * entropy",
+        "loss = clash\n    best = loss.item()\n    loss = 0.05 * entropy + clash",
+        "loss = clash\n    loss = 0.05 * entropy + clash",
+    ],
+)
+def test_a_loss_that_is_read_before_it_is_assigned_again_is_right(loss: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + TERMS.replace("LOSS", loss), tmp_path)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.lost_terms import LostTerm
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.overwritten_variables import assigned
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
@@ -145,8 +146,9 @@ class UnusedParameter(UnusedRule):
 
     def _lost(self, case: Case, term: LostTerm) -> Finding:
         flow, lost = case.dataflow, term.overwriting
-        name = case.tensor_name(flow.log.calls[term.call].outputs[0].tensor) if lost is None else lost.variable
         here = line_that_gets(case, term.call)
+        own = lost and (assigned(case.source_line(here) or "") or lost.variable)
+        name = own or case.tensor_name(flow.log.calls[term.call].outputs[0].tensor)
         who = case.histories.together(term.parameters)
         return self.finding(
             f"{name} is computed{at_line(here)} from {who}, and no loss uses it"
