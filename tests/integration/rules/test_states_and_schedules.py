@@ -386,3 +386,26 @@ def test_an_average_or_a_bound_that_only_a_variable_gets_is_told(update: str, tm
 def test_an_average_that_is_written_and_what_only_looks_at_parameters_are_right(update: str, tmp_path: Path) -> None:
     found = alarms(HEAD + FOLLOWED_BY.format(update=update), tmp_path)
     assert "update_discarded" not in {each.cause for each in found}
+
+
+BEHIND = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+sched = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 8)
+for step in range(8):
+    loss = model(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+sched.step()  # HERE
+"""
+
+
+def test_a_schedule_that_is_stepped_behind_the_loop_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + BEHIND, "schedule_without_effect", tmp_path)
+
+
+def test_a_schedule_that_is_stepped_behind_each_epoch_is_right(tmp_path: Path) -> None:
+    head, body = BEHIND.split("for step in range(8):")
+    of_epochs = "for epoch in range(1):\n    for step in range(8):" + body.replace("\n", "\n    ")
+    assert not alarms(HEAD + head + of_epochs, tmp_path)

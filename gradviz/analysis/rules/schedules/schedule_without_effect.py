@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -11,8 +13,9 @@ from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
 from gradviz.analysis.rules.bases.sources.rates.own_schedules import outdated_schedules
+from gradviz.analysis.sources.source_tree import called_name, last_line, last_name
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -22,10 +25,10 @@ class ScheduleWithoutEffect(Rule):
     What it finds
     -------------
     A schedule from ``torch.optim.lr_scheduler`` that does not move while its optimizer steps, in a program that ran to
-    its end and has no line that steps it; and one whose optimizer never steps, or steps no more while the schedule goes
-    on, while another optimizer trains the same parameters; also one that the program wrote itself, which sets ``lr`` in
-    the groups of such an optimizer. A schedule beside another one of the same optimizer that
-    moves is left alone: it may wait for its turn.
+    its end and has no line that steps it, or only one behind the loop of the training; and one whose optimizer never
+    steps, or steps no more while the schedule goes on, while another optimizer trains the same parameters; also one
+    that the program wrote itself, which sets ``lr`` in the groups of such an optimizer. A schedule beside another one
+    of the same optimizer that moves is left alone: it may wait for its turn.
 
     Why it matters
     --------------
@@ -110,6 +113,10 @@ class ScheduleWithoutEffect(Rule):
     def _never_stepped(self, case: Case, number: int, schedules: list[Schedule]) -> Iterator[Finding]:
         optimizer, first = case.dataflow.log.optimizers[number], schedules[0]
         steps = case.histories.steps_by_optimizer.get(number, [])
+        behind = _line_behind_the_loop(case, steps[-1]) if steps and not optimizer.rate_changes else None
+        if behind is not None and all(each.is_stepped_in_source and (each.moves or 0) <= 1 for each in schedules):
+            yield self._stepped_behind(case, number, first, behind)
+            return
         may_move = any(each.has_moved or each.is_stepped_in_source or each.looks < _MIN_STEPS for each in schedules)
         if may_move or optimizer.rate_changes or not steps or not _is_stepped_by_program(case, steps[-1]):
             return
@@ -123,6 +130,19 @@ class ScheduleWithoutEffect(Rule):
             "epoch, as its figures count",
             location=here,
             symptom_location=step,
+            evidence={"steps": optimizer.steps},
+        )
+
+    def _stepped_behind(self, case: Case, number: int, schedule: Schedule, behind: Location) -> Finding:
+        optimizer = case.dataflow.log.optimizers[number]
+        return self.finding(
+            f"{schedule.class_name} of {optimizer_words(optimizer)} is stepped once, behind the loop: the learning "
+            f"rate is {optimizer.first_rate or 0:.3g} in all {optimizer.steps:,} steps",
+            symptom="grad_wrong",
+            why="a schedule changes the learning rate only in its own step()",
+            fix="move this line into the loop: for each batch or each epoch, as its figures count",
+            location=behind,
+            symptom_location=case.location_of_site(schedule.call_site),
             evidence={"steps": optimizer.steps},
         )
 
@@ -155,6 +175,32 @@ class ScheduleWithoutEffect(Rule):
             tensors=names_of(case.dataflow, sorted(held)),
             evidence={"steps": others[0].steps},
         )
+
+
+def _line_behind_the_loop(case: Case, step: int) -> Location | None:
+    """The one line that steps something named like a schedule, if it comes behind the loop in which the optimizer
+    steps, in the same function, and no loop is around it."""
+    site = case.dataflow.line_of(step)
+    tree = None if site is None else own_tree(case, site.file)
+    stepping = None if site is None or tree is None else tree.statement_at(site.line)
+    if site is None or tree is None or stepping is None:
+        return None
+    loops = list(tree.loops_around(stepping))
+    found = [
+        node
+        for node in tree.nodes
+        if isinstance(node, ast.Call)
+        and called_name(node) == "step"
+        and isinstance(node.func, ast.Attribute)
+        and _NAMED_LIKE_A_SCHEDULE.search(last_name(node.func.value))
+    ]
+    if len(found) != 1 or not loops or next(tree.loops_around(found[0]), None) is not None:
+        return None
+    is_behind = found[0].lineno > last_line(loops[-1]) and tree.scope(found[0]) is tree.scope(stepping)
+    return Location(site.file, found[0].lineno) if is_behind else None
+
+
+_NAMED_LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
 
 
 def _line_that_replaces(case: Case, number: int, newer: int) -> Location | None:
