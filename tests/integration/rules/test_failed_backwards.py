@@ -367,3 +367,9 @@ for step in range(3):
     found = findings_in(program, tmp_path)
     assert found
     assert all("all turns but the last" not in each.fix for each in found)
+
+
+def test_a_hook_that_says_that_it_frees_the_graph_is_told_at_its_line(tmp_path: Path) -> None:
+    program = LOOP_IN_THE_HOOK.replace("(f0, z0, y)", "(f0, z0, y, retain_graph=False)")
+    (finding,) = findings_in(program, tmp_path)
+    assert (finding.cause, finding.location and finding.location.line) == ("graph_freed", marked_line(program))

@@ -73,9 +73,14 @@ def _call_at(tree: SourceTree, line: int) -> ast.Call | None:
         for each in (() if statement is None else ast.walk(statement))
         if isinstance(each, ast.Call) and called_name(each) in ("grad", "backward")
     ]
-    if len(found) != 1 or any(each.arg in (None, *_KEEPING) for each in found[0].keywords):
+    if len(found) != 1 or any(_may_keep(each) for each in found[0].keywords):
         return None
     return found[0]
+
+
+def _may_keep(keyword: ast.keyword) -> bool:
+    """Whether an argument may keep the graph: ``retain_graph=False`` does not."""
+    return keyword.arg in (None, *_KEEPING) and getattr(keyword.value, "value", None) is not False
 
 
 def _start_of(call: ast.Call) -> ast.expr | None:
