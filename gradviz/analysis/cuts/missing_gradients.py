@@ -186,8 +186,10 @@ class MissingGradients:
         call = self._log.calls[backward]
         asked = {use.tensor: use for use in call.asked}
         if self._is_refused(backward):
-            # A frozen tensor that an optimizer has explains the refusal; a cut beside it may be meant.
-            if frozen_above(self._flow, backward, self._trained):
+            # A frozen tensor that an optimizer has explains the refusal; a cut beside it may be meant. It does not
+            # where the derivative by something else is asked for.
+            alive = frozenset(tensor for tensor, use in asked.items() if use.requires_grad)
+            if not alive and frozen_above(self._flow, backward, self._trained):
                 return frozenset(self.without_gradient)
             return frozenset(asked or self._candidates)
         if self._starts_at_a_leaf(backward, root):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import permutations, takewhile
 
 from msgspec import Struct
@@ -54,11 +54,9 @@ def loss_of_frozen(histories: ParameterHistories) -> Iterator[tuple[int, list[in
         roots = refused_roots(call)
         if not roots or not histories.flow.is_by_program(call):
             continue
-        if any(
-            _uses_what_trains(histories, above)
-            for root in roots
-            for above in histories.flow.ancestors(root, before=row)
-        ):
+        above = {each for root in roots for each in histories.flow.ancestors(root, before=row)}
+        asked = {use.tensor for use in call.asked if use.requires_grad}
+        if any(_uses_what_trains(histories, each) or _takes(histories, each, asked) for each in above):
             continue
         frozen = frozen_above(histories.flow, row, histories.trained)
         if frozen:
@@ -85,6 +83,12 @@ def _uses_what_trains(histories: ParameterHistories, row: int) -> bool:
     """Whether calls inside of another one used tensors that require grad, as in a reentrant checkpoint, which loses
     them."""
     return any(histories.log.calls[inner].live_inputs for inner in histories.flow.inside(row))
+
+
+def _takes(histories: ParameterHistories, row: int, asked: Container[int]) -> bool:
+    """Whether a call got one of the tensors of which gradients are asked, which require grad: where its result does
+    not, gradients are off."""
+    return any(use.tensor in asked for use in histories.log.calls[row].live_inputs)
 
 
 def _leaves_above(histories: ParameterHistories, roots: Sequence[int], before: int) -> list[int]:

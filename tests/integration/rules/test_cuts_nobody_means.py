@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.rules.checked_scripts import TRAIN, alarms, assert_first_alarm
 from tests.integration.rules.test_last_net import findings
 
 HEAD = """
@@ -246,3 +247,27 @@ def test_a_scale_that_is_cut_off_is_told(tmp_path: Path) -> None:
     made = "width = spread(x).exp().mean().item()"
     found = [each.cause for each in findings(DENSITY.format(made=made, scale="width"), tmp_path) if each.is_alarm]
     assert "term_without_gradient" in found
+
+
+SAMPLER = """
+def langevin(model, x):
+    model.requires_grad_(False)
+    for _ in range(3):
+        x = x.detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad(model(x).sum(), x)
+        x = x - 0.1 * slope
+    model.requires_grad_(True)
+    return x.detach()
+@torch.no_grad()  # HERE
+def draw(model):
+    return langevin(model, torch.rand(16, 2))
+model = nn.Sequential(nn.Linear(2, 8), nn.SiLU(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(4):
+    loss = model(torch.randn(16, 2)).mean() - model(draw(model)).mean()
+"""
+
+
+def test_a_derivative_by_an_input_with_gradients_off_is_no_matter_of_frozen_weights(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SAMPLER + TRAIN, "no_grad_block", tmp_path)
+    assert not alarms(HEAD + SAMPLER.replace("@torch.no_grad()  # HERE\n", "") + TRAIN, tmp_path)
