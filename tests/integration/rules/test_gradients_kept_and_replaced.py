@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 _BY_HAND = """\
 w, b = torch.randn(1, 5).requires_grad_(), torch.zeros(1, requires_grad=True)
@@ -164,3 +164,16 @@ def test_a_factor_that_grows_from_zero_is_no_hook_that_clears(tmp_path: Path) ->
     assert "hook_alters_grad" not in causes
     causes = {each.cause for each in alarms(HEAD + RAMP.format(factor="0.0"), tmp_path)}
     assert "hook_alters_grad" in causes
+
+
+def test_a_hook_that_shrinks_all_but_one_small_gradient_is_told(tmp_path: Path) -> None:
+    script = """
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+[p.register_hook(lambda grad: grad.clamp(-1e-9, 1e-9)) for p in net.parameters()]  # HERE
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.randn(16, 4)
+    y = net(x)
+    loss = (y - y.mean() - x[:, :1]).square().mean()  # does not depend on the last bias
+"""
+    assert_first_alarm(HEAD + script + TRAIN, "hook_alters_grad", tmp_path)

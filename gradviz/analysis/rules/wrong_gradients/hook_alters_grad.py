@@ -85,9 +85,12 @@ class HookAltersGrad(Rule):
                 location = _location(case, number, hooked.node.id, definition)
                 known, is_harmless = reported.get(location), _is_harmless(hooks, hooked, definition)
                 # A factor that grows with the steps begins at 0: what the hook does later counts.
-                is_ramp = known is not None and known.is_alarm and known.symptom in _OF_A_RAMP and is_harmless
-                if known is None or is_ramp or (not known.is_alarm and not is_harmless):
-                    reported[location] = self._altered(case, hooks, number, hooked, definition)
+                may_be_ramp = known is not None and known.is_alarm and known.symptom in _OF_A_RAMP and is_harmless
+                if known is not None and not may_be_ramp and (known.is_alarm or is_harmless):
+                    continue
+                found = self._altered(case, hooks, number, hooked, definition)
+                if known is None or not may_be_ramp or found.tensors == known.tensors:
+                    reported[location] = found
         piled_up = tuple(self._piled_up(case, hooks))
         yield from piled_up
         many = {name for finding in piled_up for name in finding.tensors}
