@@ -454,3 +454,55 @@ def test_a_state_that_is_assigned_in_another_file_is_told_there(
         ("stale_optimizer_params", "own_store.py")
     ]
     assert "leave assign=True out" in (found[0].fix or "")
+
+
+DISTILLED = """
+def made():
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+x, y = torch.randn(64, 4), torch.randint(0, 3, (64,))
+teacher = made()
+optimizer = torch.optim.Adam(teacher.parameters(), lr=0.01)
+for step in range(4):
+    loss = F.cross_entropy(teacher(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+teacher.requires_grad_(False)
+student, match = made(), nn.Linear(3, 3)
+optimizer = torch.optim.Adam([*GIVEN.parameters(), *match.parameters()], lr=0.01)  # HERE
+for step in range(4):
+    loss = F.cross_entropy(student(x), y) + F.mse_loss(match(student(x)), teacher(x))
+"""
+
+
+def test_an_optimizer_that_was_given_another_model_is_told_at_its_own_line(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + DISTILLED.replace("GIVEN", "teacher") + TRAIN, "stale_optimizer_params", tmp_path)
+    assert not alarms(HEAD + DISTILLED.replace("GIVEN", "student") + TRAIN, tmp_path)
+
+
+ADAPTED = """
+def adapt(model, x, y):
+    fast = copy.deepcopy(model)
+    for _ in range(3):
+        gradients = torch.autograd.grad(F.mse_loss(fast(x), y), list(fast.parameters()))
+        with torch.no_grad():
+            for p, g in zip(fast.parameters(), gradients):
+                MOVE
+    return fast
+model = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    optimizer.zero_grad()
+    for task in range(2):
+        x = torch.randn(16, 2)
+        fast = adapt(model, x[:8], x[:8, :1])
+        gradients = torch.autograd.grad(F.mse_loss(fast(x[8:]), x[8:, :1]), list(fast.parameters()))
+        for p, g in zip(model.parameters(), gradients):
+            p.grad = g if p.grad is None else p.grad + g
+    optimizer.step()
+"""
+
+
+def test_an_update_that_is_thrown_away_comes_before_copies_that_no_optimizer_has(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + ADAPTED.replace("MOVE", "p = p - 0.1 * g  # HERE"), "update_discarded", tmp_path)
+    assert not alarms(HEAD + ADAPTED.replace("MOVE", "p.sub_(0.1 * g)"), tmp_path)

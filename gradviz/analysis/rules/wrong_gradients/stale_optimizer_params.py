@@ -53,6 +53,7 @@ class StaleOptimizerParams(Rule):
     code = "GV602"
     name = "stale_optimizer_params"
     severity = "error"
+    yields_to = ("update_discarded",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
@@ -143,6 +144,7 @@ class StaleOptimizerParams(Rule):
     def _late(
         self, histories: ParameterHistories, late: list[int], forgotten: list[int], optimizer_made: int
     ) -> Finding:
+        optimizer_made = _newest_that_steps(histories, late) or optimizer_made
         optimizer_location = location_of_call(histories.flow, optimizer_made)
         after = [n for n in late if _is_made_after(histories, n, optimizer_made)]
         made = location_to_move(histories, after[0], optimizer_made) if after else optimizer_location
@@ -257,6 +259,19 @@ def _of_earlier_optimizer(histories: ParameterHistories, number: int, current: i
 
 
 _MIN_STEPS = 2
+
+
+def _newest_that_steps(histories: ParameterHistories, late: list[int]) -> int | None:
+    """The call that made the newest optimizer that steps once these have a gradient, if it was made after all of them:
+    it was given other ones."""
+    first = min((histories.first_reach[n] for n in late if n in histories.first_reach), default=None)
+    stepping = (
+        number for number, rows in histories.steps_by_optimizer.items() if first is not None and rows[-1] > first
+    )
+    made = max(
+        (rows[0] for number in stepping if number is not None and (rows := histories.given_at(number))), default=-1
+    )
+    return made if made >= 0 and not any(_is_made_after(histories, n, made) for n in late) else None
 
 
 def _is_made_after(histories: ParameterHistories, number: int, since: int) -> bool:
