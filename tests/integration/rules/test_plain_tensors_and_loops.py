@@ -308,3 +308,30 @@ def test_random_fourier_features_are_not_trained(tmp_path: Path) -> None:
 def test_a_plain_weight_below_other_functions_is_told(tmp_path: Path) -> None:
     script = HEAD + FREQUENCIES.format(features="torch.cat([h.sin(), h.relu()], -1)") + TRAIN
     assert_first_alarm(script, "plain_tensor", tmp_path)
+
+
+NOISY = """
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w_mean = nn.Parameter(torch.randn(1, 4))
+        self.w_std = nn.Parameter(torch.full((1, 4), -3.0))
+        self.b_mean = nn.Parameter(torch.zeros(1))
+        MADE
+    def forward(self, x):
+        spread = F.linear(x**2, F.softplus(self.w_std) ** 2, F.softplus(self.b_std) ** 2)
+        return F.linear(x, self.w_mean, self.b_mean) + spread.sqrt() * torch.randn(len(x), 1)
+model = Noisy()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    loss = (model(torch.randn(16, 4)) - 1).square().mean()
+"""
+
+
+def test_a_plain_tensor_with_the_name_of_a_fourth_parameter_is_told(tmp_path: Path) -> None:
+    script = HEAD + NOISY.replace("MADE", "self.b_std = torch.full((1,), -3.0)  # HERE") + TRAIN
+    assert_first_alarm(script, "plain_tensor", tmp_path)
+    assert not alarms(script.replace("b_std", "floor"), tmp_path)
+    assert not alarms(
+        HEAD + NOISY.replace("MADE", "self.b_std = nn.Parameter(torch.full((1,), -3.0))") + TRAIN, tmp_path
+    )

@@ -16,6 +16,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
 from gradviz.analysis.rules.bases.formulas.neutral_values import neutral_effect
 from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps, is_in_a_module
+from gradviz.analysis.rules.bases.sources.names.names_in_rows import is_fourth, parameters_beside
 from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -35,7 +36,8 @@ class PlainTensor(Rule):
     A tensor of floating-point or complex numbers that ``__init__`` assigns to ``self`` as it is, or in a dict or list,
     and that the module uses together with trained values at every step. It is a warning if the tensor was drawn at
     random (nothing trains or saves these numbers), or if it changes nothing (zeros that are added, ones that are
-    multiplied), and an error if it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on
+    multiplied), or is named as a fourth one beside three parameters (``b_std``, with ``w_mean``, ``w_std`` and
+    ``b_mean``), and an error if it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on
     purpose. Of the tensors that the program changes itself, only running averages of means and deviations are told, as
     a warning, also where one module averages them, and another of the class, which got its parameters, begins anew.
 
@@ -123,6 +125,8 @@ class PlainTensor(Rule):
         dead = tuple(dict.fromkeys(name for zero in _zeros_of(case, location) for name in zero.leaves))
         is_average = bool(_changes(case, tensor)) or (made is not None and _is_average_elsewhere(case, tensor, made))
         role, severity = (_AVERAGE, "warning") if is_average else _role_of(case, tensor, row)
+        if severity == "note" and location is not None and _is_named_like_parameters(case, location, name):
+            role, severity = "; the module has parameters of the same names, but for this one", "warning"
         return self.finding(
             f"self.{name} is a plain tensor, neither a parameter nor a buffer"
             + ("" if is_average else ": no optimizer trains it")
@@ -135,6 +139,11 @@ class PlainTensor(Rule):
             location=location,
             tensors=dead,
         )
+
+
+def _is_named_like_parameters(case: Case, location: Location, name: str) -> bool:
+    tree = tree_of(case.capture.sources.get(location.file) or {1: ""})
+    return is_fourth(name, parameters_beside(tree, location.line))
 
 
 def _zeros_of(case: Case, location: Location | None) -> list[ZeroGradient]:
