@@ -276,3 +276,30 @@ def test_a_term_that_the_loss_was_before_it_is_assigned_again_is_told(tmp_path: 
 )
 def test_a_loss_that_is_read_before_it_is_assigned_again_is_right(loss: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + TERMS.replace("LOSS", loss), tmp_path)
+
+
+DEEP = """
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
+        self.heads = nn.ModuleList([nn.Linear(4, 1) for _ in range(3)])
+    def forward(self, x):
+        states = []
+        for layer in self.body:
+            x = torch.tanh(layer(x))
+            states.append(x)
+        return [head(state) for head, state in zip(self.heads, states)]
+net = Deep()
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.randn(16, 4)
+    loss = 0.0
+    for y, weight in zip(net(x), WEIGHTS):  # HERE
+        loss = loss + weight * (y - x[:, :1]).square().mean()
+"""
+
+
+def test_results_that_zip_leaves_out_are_told_at_its_line(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + DEEP.replace("WEIGHTS", "(0.25, 0.5)") + TRAIN, "unused_parameter", tmp_path)
+    assert not alarms(HEAD + DEEP.replace("WEIGHTS", "(0.25, 0.5, 1.0)") + TRAIN, tmp_path)

@@ -62,13 +62,21 @@ class GradientAlwaysZero(Rule):
         groups: dict[Location | None, list[UnexplainedZero]] = defaultdict(list)
         for zero in case.unexplained_zeros:
             groups[_location(case, zero)].append(zero)
-        tensors = map(case.histories.tensor, case.histories.trained) if groups else ()
+        tensors = list(map(case.histories.tensor, case.histories.trained)) if groups else []
         trained = {name: len(each.facts.shape) for each in tensors for name in each.names}
+        dead = {zero.leaf.name for zeros in groups.values() for zero in zeros if not zero.leaf.was_alive}
+        is_nothing_trained = bool(tensors) and all(dead.intersection(each.names) for each in tensors)
         for location, zeros in groups.items():
-            yield self._finding(case, location, zeros, trained)
+            yield self._finding(case, location, zeros, trained, is_nothing_trained=is_nothing_trained)
 
     def _finding(
-        self, case: Case, location: Location | None, zeros: list[UnexplainedZero], trained: Mapping[str, int]
+        self,
+        case: Case,
+        location: Location | None,
+        zeros: list[UnexplainedZero],
+        trained: Mapping[str, int],
+        *,
+        is_nothing_trained: bool,
     ) -> Finding:
         """One for each line; `trained` has the number of axes of each trained parameter."""
         first = zeros[0]
@@ -79,10 +87,11 @@ class GradientAlwaysZero(Rule):
         when = f"in {of_which} {steps:,} measured steps" if steps > 1 else "in the only recorded step"
         is_early = steps < MIN_LAST
         # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
-        # at zero moves with the next step.
+        # at zero moves with the next step. A loss that is zero from the first step on has trained nothing.
         is_certain = (first.node is not None and not _cancels(first)) or first.may_be_inside or first.is_unreached
         is_network = first.split is not None and sum(trained.get(name, 0) >= _MATRIX for name in names) >= _LAYERS
-        may_be_right = first.leaf.is_loss_zero or not (is_certain or is_network) or is_early
+        is_at_its_end = first.leaf.is_loss_zero and not is_nothing_trained
+        may_be_right = is_at_its_end or not (is_certain or is_network) or is_early
         is_alarm = not may_be_right and not trained.keys().isdisjoint(names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero {when}{since}{_found(first)}",

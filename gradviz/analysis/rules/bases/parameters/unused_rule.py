@@ -194,11 +194,12 @@ class UnusedRule(Rule):
             fix = (
                 "compute with the result itself: F.linear(x, weight), or torch.func.functional_call(model, weights, x)"
             )
+        elif is_output_left(case, group) and (loop := loop_that_ends_early(case, group)) is not None:
+            what += ", though the other results of the same line are used"
+            fix, location = "use it in the loss, too: zip() ends with the shortest of its lists", loop
         elif is_output_left(case, group) and is_scored(case, group):
             what += ", though the program uses the same one where gradients are off"
-            loop = loop_that_ends_early(case, group)
-            fix = "use it in the loss, too" + ("" if loop is None else ": zip() ends with the shortest of its lists")
-            location = loop or location
+            fix = "use it in the loss, too"
         elif group.is_of_library or is_output_left(case, group):
             severity = "note"
             fix = _IF_MEANT
