@@ -57,7 +57,11 @@ def changes_nobody_uses(histories: ParameterHistories, events: Events, text_of: 
     for location, empty in _clips_of_nothing(histories, text_of).items():
         # Behind a backward call the line is right: what brought no gradient is another mistake.
         is_behind = any(_follows_backward(histories, row) for row in empty)
-        if location not in useful and not is_behind and not any(_has_gradients(events, row) for row in empty):
+        if (
+            location not in useful
+            and not is_behind
+            and not any(_has_gradients(histories, events, row) for row in empty)
+        ):
             yield MisplacedChange(empty[0], len(empty), ())
 
 
@@ -71,7 +75,7 @@ def clips_without_parameters(
 ) -> Iterator[MisplacedChange]:
     """Clipping of no gradient at a time when trained parameters have gradients."""
     for rows in _clips_of_nothing(histories, text_of).values():
-        given_none = [row for row in rows if _has_gradients(events, row)]
+        given_none = [row for row in rows if _has_gradients(histories, events, row)]
         if given_none:
             yield MisplacedChange(given_none[0], len(given_none), ())
 
@@ -81,9 +85,12 @@ def clips_gradients_at(histories: ParameterHistories, location: Location | None)
     return any(location_of_call(histories.flow, row) == location for row, _ in changes_of_gradients(histories.flow))
 
 
-def _has_gradients(events: Events, row: int) -> bool:
-    """Whether any trained parameter has a gradient when a call begins: backward made one, and nothing cleared it."""
-    befores = (around(each, row)[0] for each in events.values())
+def _has_gradients(histories: ParameterHistories, events: Events, row: int) -> bool:
+    """Whether any parameter of the next step has a gradient when a call begins: backward made one, and nothing cleared
+    it. Those of a model that has ended its training keep theirs."""
+    step = histories.flow.next_of_kind("step", row)
+    stepped = {use.tensor for call in histories.log.calls[step : step + 1] for use in call.inputs}
+    befores = (around(each, row)[0] for leaf, each in events.items() if leaf in stepped or not stepped)
     return any(before is not None and before[1] != "clear" for before in befores)
 
 

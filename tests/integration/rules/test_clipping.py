@@ -239,3 +239,26 @@ def test_plugins_in_the_right_order_are_right(tmp_path: Path) -> None:
     parts = {"ORDER_OF_CLIP": "order = 60", "ORDER_OF_SCALE": "order = 50"}
     for script in (plugins(), plugins(SORT=ASCENDING, LIST="Clip(), Unscale(),", **parts)):
         assert not alarms(script, tmp_path)
+
+
+FOLDS = """
+members = []
+for fold in range(3):
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for step in range(4):
+        loss = (net(torch.randn(8, 4)) - 1).square().mean()
+        optimizer.zero_grad()
+        BEFORE
+        loss.backward()
+        AFTER
+        optimizer.step()
+    members.append(net.requires_grad_(False))
+"""
+
+
+def test_a_clip_of_nothing_beside_members_that_keep_their_gradients_is_told(tmp_path: Path) -> None:
+    clip = "nn.utils.clip_grad_norm_(net.parameters(), 0.1)"
+    early = FOLDS.replace("BEFORE", clip + "  # HERE").replace("AFTER", "pass")
+    assert_first_alarm(HEAD + early, "clip_misplaced", tmp_path)
+    assert not alarms(HEAD + FOLDS.replace("BEFORE", "pass").replace("AFTER", clip), tmp_path)

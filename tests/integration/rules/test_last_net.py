@@ -347,3 +347,24 @@ def test_a_network_that_cancels_in_a_difference_is_told_where_it_does(tmp_path: 
 def test_a_shift_for_each_user_that_cancels_is_only_a_note(tmp_path: Path) -> None:
     script = RANKED.replace("SCORE", "((users(u) + context(c)) * items(i)).sum(1) + shift(u).sum(1)")
     assert {(each.cause, each.severity) for each in findings(script, tmp_path)} == {("gradient_always_zero", "note")}
+
+
+BOUNDED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+def quality(y, x):
+    return -(y - x).square().mean(1) - 1
+for step in range(8):
+    x = torch.randn(16, 4)
+    loss = -quality(net(x), x).clamp(0, 30).mean()  # HERE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_loss_that_is_zero_from_the_first_step_on_in_all_that_trains_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(BOUNDED, "gradient_always_zero", tmp_path)
