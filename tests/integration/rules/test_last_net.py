@@ -368,3 +368,21 @@ for step in range(8):
 
 def test_a_loss_that_is_zero_from_the_first_step_on_in_all_that_trains_is_told(tmp_path: Path) -> None:
     assert_first_alarm(BOUNDED, "gradient_always_zero", tmp_path)
+
+
+def test_a_learning_rate_of_zero_comes_before_gradients_that_are_zero_because_of_it(tmp_path: Path) -> None:
+    script = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net, out = nn.Linear(4, 8), nn.Linear(8, 4)
+nn.init.zeros_(out.weight)
+optimizer = torch.optim.Adam([*net.parameters(), *out.parameters()], lr=0.0)  # HERE
+for step in range(12):
+    x = torch.randn(16, 4)
+    loss = (x + out(torch.tanh(net(x))) - 1).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    assert_first_alarm(script, "step_without_effect", tmp_path)

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.dead_leaves import MIN_LAST
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero
+from gradviz.analysis.parameters.unchanged_parameters import unchanged_parameters
 from gradviz.analysis.rule import Rule
 from gradviz.graph.query.operation_names import operation_word
 
@@ -60,8 +61,10 @@ class GradientAlwaysZero(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         groups: dict[Location | None, list[UnexplainedZero]] = defaultdict(list)
+        unmoved = _without_learning_rate(case) if case.unexplained_zeros else frozenset()
         for zero in case.unexplained_zeros:
-            groups[_location(case, zero)].append(zero)
+            if zero.leaf.name not in unmoved:
+                groups[_location(case, zero)].append(zero)
         tensors = list(map(case.histories.tensor, case.histories.trained)) if groups else []
         trained = {name: len(each.facts.shape) for each in tensors for name in each.names}
         dead = {zero.leaf.name for zeros in groups.values() for zero in zeros if not zero.leaf.was_alive}
@@ -108,6 +111,12 @@ class GradientAlwaysZero(Rule):
             else (),
             evidence={"steps": steps, "leaves": len(names)},
         )
+
+
+def _without_learning_rate(case: Case) -> frozenset[str]:
+    """The parameters that no step can move: factors that start at zero stay so."""
+    groups = (each for each in unchanged_parameters(case.histories) if each.reason == "no learning rate")
+    return frozenset(name for group in groups for each in group.tensors for name in case.histories.tensor(each).names)
 
 
 _MATRIX = 2
