@@ -260,3 +260,34 @@ def test_parts_that_are_meant_are_left_alone(word: str, below: str, given: str, 
     script = HEAD + PARTS.format(word=word, below=below, given=given) + STEPS
     found = alarms(script, tmp_path)
     assert not [each for each in found if each.cause == "prefix_matches_more"]
+
+
+SURFACES = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer1, self.norm1 = nn.Linear(4, 8), nn.LayerNorm(8)
+        self.layer2, self.norm2 = nn.Linear(8, 8), nn.LayerNorm(8)
+        self.{head} = nn.Linear(8, 1)
+    def forward(self, x):
+        h = torch.relu(self.norm1(self.layer1(x)))
+        return self.{head}(torch.relu(self.norm2(self.layer2(h))))
+model = Model()
+for name, p in model.named_parameters():
+    if "norm" in name:  # HERE
+        p.requires_grad_(False)
+"""
+
+
+def test_a_layer_that_is_frozen_with_the_normalizations_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SURFACES.format(head="normals") + STEPS, "prefix_matches_more", tmp_path)
+    assert not alarms(HEAD + SURFACES.format(head="head") + STEPS, tmp_path)
+
+
+def test_a_layer_beside_a_normalization_in_a_wrapper_is_left_alone(tmp_path: Path) -> None:
+    script = SURFACES.format(head="head").replace('"norm" in name', '"norm1" in name or "norm2" in name')
+    wrapped = script.replace(
+        "self.norm1 = nn.Linear(4, 8), nn.LayerNorm(8)",
+        "self.norm1 = nn.Linear(4, 8), nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8))",
+    )
+    assert not alarms(HEAD + wrapped.replace('"norm1" in name or "norm2" in name', '"norm" in name') + STEPS, tmp_path)
