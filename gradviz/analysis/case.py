@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gradviz.analysis.cuts.losses_assigned_again import losses_assigned_again
-from gradviz.analysis.cuts.lost_terms import LostTerm, lost_terms
+from gradviz.analysis.cuts.lost_terms import LostTerm, losses_assigned_again, lost_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.cuts.partial_cuts import partial_cuts
 from gradviz.analysis.cuts.stage_cuts import stage_cuts

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.sources.losses_assigned_again import replaced_before
+from gradviz.analysis.sources.source_tree import SourceTree
 from gradviz.graph.call_log import Call
 
 TextOf = Callable[[Location | None], str | None]
@@ -56,6 +58,31 @@ def lost_terms(histories: ParameterHistories, text_of: TextOf) -> Iterator[LostT
             if overwriting is not None or is_lost:
                 told.add(call.call_site)
                 yield LostTerm(row, parameters, overwriting)
+
+
+def losses_assigned_again(
+    histories: ParameterHistories, tree_of_file: Callable[[str], SourceTree | None]
+) -> Iterator[LostTerm]:
+    """The terms that are lost so before the last ``backward()`` of each line, if they would train something."""
+    flow = histories.flow
+    for backward in histories.last_trained_backward_of_each_line:
+        site = flow.line_of(backward)
+        tree = None if site is None else tree_of_file(site.file)
+        found = None if site is None or tree is None else replaced_before(tree, site.line)
+        if site is None or found is None:
+            continue
+        since = flow.step_before(backward)
+        used = {row for use in flow.log.calls[backward].roots for row in flow.ancestors(use.tensor, backward, since)}
+        for row in range(backward - 1, since, -1):
+            if row in used or all((line.file, line.line) != (site.file, found.made) for line in callers(flow, row)):
+                continue
+            if is_number_with_history(flow, flow.log.calls[row]):
+                roots = [use.tensor for use in flow.log.calls[row].outputs]
+                parameters = tuple(sorted(histories.live_leaves(roots, row + 1)[0] & histories.trained))
+                lines = Location(site.file, found.line), Location(site.file, found.again)
+                if parameters:
+                    yield LostTerm(row, parameters, Overwriting(found.variable, *lines))
+                break
 
 
 def _is_argument(call: Call, text: str | None) -> bool:
