@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.overwritten_variables import assigned
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
@@ -83,7 +84,7 @@ class ArgumentOutOfRange(Rule):
             function = flow.log.calls[rows[0]].function.rpartition(".")[2]
             if not all(is_reduced_as_a_whole(flow, row) for row in rows):
                 continue
-            found = next((found for demand in DEMANDS[function] if (found := _broken(flow, rows, demand))), None)
+            found = next((found for demand in DEMANDS[function] if (found := _broken(case, rows, demand))), None)
             if found is not None:
                 demand, broken = found
                 yield self._finding(flow, demand, broken, len(rows))
@@ -160,25 +161,28 @@ def _wrong_sum(flow: Dataflow, row: int, target: TensorUse, classes: int) -> tup
     return (row, made[0], values.minimum, values.maximum) if is_wrong else None
 
 
-def _broken(flow: Dataflow, rows: list[int], demand: Demand) -> tuple[Demand, list[Given]] | None:
+def _broken(case: Case, rows: list[int], demand: Demand) -> tuple[Demand, list[Given]] | None:
     """The calls in which an argument is not what is asked for, if there are enough of them."""
-    given = [each for row in rows if (each := _given(flow, row, demand)) is not None]
+    flow, given = case.dataflow, [each for row in rows if (each := _given(case, row, demand)) is not None]
     broken = [each for each in given if demand.is_broken(each)]
     if not broken or len(broken) < demand.share * len(rows):
         return None
     together = Given(
         flow, broken[-1].row, broken[-1].use, broken[-1].values, min(each.lowest for each in given),
-        max(each.highest for each in given),
+        max(each.highest for each in given), broken[-1].made_as,
     )  # fmt: skip
     return (demand, broken) if demand.is_broken(together) else None
 
 
-def _given(flow: Dataflow, row: int, demand: Demand) -> Given | None:
+def _given(case: Case, row: int, demand: Demand) -> Given | None:
+    flow = case.dataflow
     use = argument(flow.log.calls[row], demand.position, demand.name)
     values = None if use is None else flow.values_of(use, row)
     if use is None or values is None or values.minimum is None or values.maximum is None:
         return None
-    return Given(flow, row, use, values, values.minimum, values.maximum)
+    made = value_maker(flow, use.tensor, row) if demand.name_of is not None else None
+    line = None if made is None else case.source_line(location_of_call(flow, made[0]))
+    return Given(flow, row, use, values, values.minimum, values.maximum, assigned(line or "") or "")
 
 
 def _is_swapped(flow: Dataflow, row: int) -> bool:

@@ -18,6 +18,7 @@ from gradviz.analysis.rules.bases.losses.targets.given_arguments import (
     logarithm_for_variance,
     marks_missing,
     name_given,
+    name_of_deviation,
     names_several_classes,
     negative_without_log_target,
     never_minus_1,
@@ -157,7 +158,7 @@ DEMANDS: dict[str, tuple[Demand, ...]] = {
         Demand(
             2, "var", "the variance", deviation_for_variance, "by its name it is a standard deviation, and the "
             "likelihood needs its square: the model learns the square root of its uncertainty", "square it: sigma ** 2",
-            _NAMED, name_of=name_given,
+            _NAMED, name_of=name_of_deviation,
         ),
     ),
     "poisson_nll_loss": (

@@ -24,6 +24,8 @@ class Given(Struct, frozen=True):
     values: ValueFacts
     lowest: float
     highest: float
+    made_as: str = ""
+    """The variable to which the line that made it assigned it, also in another function; empty if there is none."""
 
     @property
     def call(self) -> Call:
@@ -211,4 +213,13 @@ def logarithm_for_variance(given: Given) -> bool:
 
 
 def deviation_for_variance(given: Given) -> bool:
-    return bool(_DEVIATION.search(name_given(given)))
+    return bool(name_of_deviation(given))
+
+
+def name_of_deviation(given: Given) -> str:
+    """The name that says that it is a standard deviation: where it was given, or where it was made; empty if none does.
+    A name that speaks of a variance counts more."""
+    names = (name_given(given), given.made_as)
+    if any("var" in name.lower() for name in names):
+        return ""
+    return next((name for name in names if _DEVIATION.search(name)), "")
