@@ -111,3 +111,48 @@ def test_one_frame_that_is_stacked_on_purpose_is_left_alone(tmp_path: Path, monk
         "model(states[rows])", "model(states[rows] - frames[:1])"
     )
     assert "batch_of_equal_rows" not in {each.cause for each in alarms(stacked, tmp_path)}
+
+
+FLEET = (
+    HEAD
+    + """
+import numpy as np
+class Carts:
+    def __init__(self):
+        self.rng, self.state = np.random.default_rng(0), np.zeros((6, 2), dtype=np.float32)
+    def reset(self):
+        self.state[:, 0] = self.rng.uniform(-2, 2, 6)
+        self.state[:, 1] = 0.0
+        return self.state
+    def step(self, force):
+        self.state[:, 1] += 0.2 * np.clip(force, -2, 2)
+        self.state[:, 0] += 0.2 * self.state[:, 1]
+        return RETURNED, -(self.state[:, 0] ** 2)
+carts, policy = Carts(), nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(policy.parameters(), 1e-2)
+@torch.no_grad()
+def collect():
+    states, actions, rewards, state = [], [], [], torch.from_numpy(carts.reset())
+    for _ in range(8):
+        action = torch.distributions.Normal(policy(state).squeeze(-1), 1.0).sample()
+        after, reward = carts.step(action.numpy())
+        states.append(state)
+        actions.append(action)
+        rewards.append(torch.from_numpy(reward))
+        state = torch.from_numpy(after)
+    return torch.stack(states), torch.stack(actions), torch.stack(rewards).flip(0).cumsum(0).flip(0)
+for step in range(8):
+    states, actions, gains = collect()
+    logp = torch.distributions.Normal(policy(states).squeeze(-1), 1.0).log_prob(actions)
+    loss = -(logp * (gains - gains.mean())).mean()
+"""
+    + TRAIN
+)
+
+
+def test_rows_of_one_array_are_told_once_where_the_environment_returns_it(tmp_path: Path) -> None:
+    script = FLEET.replace(
+        "return RETURNED, -(self.state[:, 0] ** 2)", "return self.state, -(self.state[:, 0] ** 2)  # HERE"
+    )
+    assert_first_alarm(script, "batch_of_equal_rows", tmp_path)
+    assert len(alarms(script, tmp_path)) == 1

@@ -157,6 +157,8 @@ class BatchOfEqualRows(Rule):
         made = None if origin.row is None else location_of_call(flow, origin.row)
         used = location_of_call(flow, row)
         found = line_that_stores(case, used) if origin.row is None else line_of_equal_rows(case, origin.row)
+        if found is None and any(stacked == origin.row for stacked, _ in stacks_of_few_arrays(flow)):
+            found = line_that_returns_own(case)
         location = found or made or used
         beside = "the targets" if varied is None else case.tensor_name(varied)
         symptom = made if made is not None and made != location else used
