@@ -110,18 +110,18 @@ class ParameterHistories:
     def learned(self) -> frozenset[int]:
         """The same, and leaves that the program itself changes between the backward calls that reach them, as in
         ``p -= rate * p.grad``."""
-        by_hand = (number for number in self.reached - self.trained if self._is_moved_by_hand(number))
+        reaching = defaultdict[int, list[int]](list)
+        for row, leaves in self.reached_by.items():
+            for number in leaves - self.trained:
+                reaching[number].append(row)
+        by_hand = (number for number, rows in reaching.items() if self._is_moved_by_hand(number, rows))
         return self.trained.union(by_hand)
 
-    def _is_moved_by_hand(self, number: int) -> bool:
-        reaching = [row for row, leaves in self.reached_by.items() if number in leaves]
-        end = len(self.log.calls)
-        given = {
-            *self.flow.data_replacements(number),
-            *self._changes_by_others(number, reaching[0] if reaching else end),
-        }
-        between = {bisect_left(reaching, row) for row in given}
-        return len(between - {0}) >= _MIN_MOVES
+    def _is_moved_by_hand(self, number: int, reaching: list[int]) -> bool:
+        if len(reaching) < _MIN_MOVES:
+            return False
+        given = {*self.flow.data_replacements(number), *self._changes_by_others(number, reaching[0])}
+        return len({bisect_left(reaching, row) for row in given} - {0}) >= _MIN_MOVES
 
     def _changes_by_others(self, number: int, since: int) -> list[int]:
         """The calls that change it by another tensor, as ``add_`` does, and not as ``clamp_`` and ``zero_`` do."""

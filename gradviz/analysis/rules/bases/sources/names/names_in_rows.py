@@ -23,9 +23,7 @@ def is_fourth(name: str, others: Collection[str]) -> bool:
     first, second = own
     known = {parts for other in others if (parts := _parts(other)) is not None}
     return any(
-        (one, second) in known and (one, other) in known
-        for one, other in known
-        if one != first and other != second and (first, other) in known
+        one != first and other != second and (one, second) in known and (first, other) in known for one, other in known
     )
 
 
