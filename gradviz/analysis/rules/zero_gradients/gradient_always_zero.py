@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.dead_leaves import MIN_LAST
@@ -65,21 +65,13 @@ class GradientAlwaysZero(Rule):
         for zero in case.unexplained_zeros:
             if zero.leaf.name not in unmoved:
                 groups[_location(case, zero)].append(zero)
-        tensors = list(map(case.histories.tensor, case.histories.trained)) if groups else []
+        tensors = map(case.histories.tensor, case.histories.trained) if groups else ()
         trained = {name: len(each.facts.shape) for each in tensors for name in each.names}
-        dead = {zero.leaf.name for zeros in groups.values() for zero in zeros if not zero.leaf.was_alive}
-        is_nothing_trained = bool(tensors) and all(dead.intersection(each.names) for each in tensors)
         for location, zeros in groups.items():
-            yield self._finding(case, location, zeros, trained, is_nothing_trained=is_nothing_trained)
+            yield self._finding(case, location, zeros, trained)
 
     def _finding(
-        self,
-        case: Case,
-        location: Location | None,
-        zeros: list[UnexplainedZero],
-        trained: Mapping[str, int],
-        *,
-        is_nothing_trained: bool,
+        self, case: Case, location: Location | None, zeros: list[UnexplainedZero], trained: Mapping[str, int]
     ) -> Finding:
         """One for each line; `trained` has the number of axes of each trained parameter."""
         first = zeros[0]
@@ -90,10 +82,10 @@ class GradientAlwaysZero(Rule):
         when = f"in {of_which} {steps:,} measured steps" if steps > 1 else "in the only recorded step"
         is_early = steps < MIN_LAST
         # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
-        # at zero moves with the next step. A loss that is zero from the first step on has trained nothing.
+        # at zero moves with the next step.
         is_certain = (first.node is not None and not _cancels(first)) or first.may_be_inside or first.is_unreached
         is_network = first.split is not None and sum(trained.get(name, 0) >= _MATRIX for name in names) >= _LAYERS
-        is_at_its_end = first.leaf.is_loss_zero and not is_nothing_trained
+        is_at_its_end = first.leaf.is_loss_zero and not _is_bounded_from_better(case, first)
         may_be_right = is_at_its_end or not (is_certain or is_network) or is_early
         is_alarm = not may_be_right and not trained.keys().isdisjoint(names)
         return self.finding(
@@ -111,6 +103,23 @@ class GradientAlwaysZero(Rule):
             else (),
             evidence={"steps": steps, "leaves": len(names)},
         )
+
+
+def _is_bounded_from_better(case: Case, zero: UnexplainedZero) -> bool:
+    """Whether a clamp holds values at the end of its range from which the loss asks them to go away: at the end where a
+    hinge has nothing to ask for, the loss is as small as it can be."""
+    call = None if zero.call is None else case.dataflow.log.calls[zero.call]
+    node = None if zero.node is None else case.graphs[zero.leaf.graph].nodes[zero.node]
+    arrived = next(iter(node.arrived), None) if node is not None else None
+    if call is None or zero.call is None or arrived is None or plain_name(call.function) not in ("clamp", "clip"):
+        return False
+    values = case.dataflow.values_of(call.inputs[0], zero.call)
+    low, high = (call.scalars.get(name, call.scalars.get(place)) for name, place in (("min", "1"), ("max", "2")))
+    if values is None or values.maximum is None or values.minimum is None:
+        return False
+    is_low = isinstance(low, int | float) and values.maximum <= low
+    is_high = isinstance(high, int | float) and values.minimum >= high
+    return (is_low and (arrived.maximum or 0) < 0) or (is_high and (arrived.minimum or 0) > 0)
 
 
 def _without_learning_rate(case: Case) -> frozenset[str]:
