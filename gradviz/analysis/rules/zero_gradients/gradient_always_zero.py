@@ -85,15 +85,19 @@ class GradientAlwaysZero(Rule):
         # at zero moves with the next step.
         is_certain = (first.node is not None and not _cancels(first)) or first.may_be_inside or first.is_unreached
         is_network = first.split is not None and sum(trained.get(name, 0) >= _MATRIX for name in names) >= _LAYERS
-        is_at_its_end = first.leaf.is_loss_zero and not _is_bounded_from_better(case, first)
+        is_bounded = _is_bounded_from_better(case, first)
+        is_at_its_end = first.leaf.is_loss_zero and not is_bounded
         may_be_right = is_at_its_end or not (is_certain or is_network) or is_early
         is_alarm = not may_be_right and not trained.keys().isdisjoint(names)
+        known = _AT_A_BOUND if is_bounded else _found(first)
         return self.finding(
-            f"the gradient of {together(names)} is exactly zero {when}{since}{_found(first)}",
+            f"the gradient of {together(names)} is exactly zero {when}{since}{known}",
             severity="warning" if is_alarm else "note",
             symptom="grad_zero",
-            why=_why(first),
-            fix="multiply it with what differs between the two, or leave it out"
+            why="beyond its bounds the slope of a clamp is 0, also towards them" if is_bounded else _why(first),
+            fix="widen the bounds, or bound only what is shown, and not what is trained with"
+            if is_bounded
+            else "multiply it with what differs between the two, or leave it out"
             if is_network
             else _fix(first, is_early=is_early),
             location=location,
@@ -128,6 +132,7 @@ def _without_learning_rate(case: Case) -> frozenset[str]:
     return frozenset(name for group in groups for each in group.tensors for name in case.histories.tensor(each).names)
 
 
+_AT_A_BOUND = ": all values are beyond its bound, on the side from which the loss asks them to come back"
 _MATRIX = 2
 _LAYERS = 2
 """So many matrices are a network, and no shift that cancels, such as one for each user where items are compared."""
