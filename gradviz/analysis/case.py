@@ -35,7 +35,6 @@ from gradviz.analysis.parameters.moving_averages import Update, updates_of_avera
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.sources.program_source import ProgramSource, program_source
-from gradviz.analysis.sources.source_tree import SourceTree, tree_of
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Graph
@@ -148,11 +147,7 @@ class Case:
     def lost_terms(self) -> tuple[LostTerm, ...]:
         """Losses that are computed, and that nothing uses."""
         unread = lost_terms(self.histories, self.source_line)
-        return (*unread, *losses_assigned_again(self.histories, self._own_tree))
-
-    def _own_tree(self, file: str) -> SourceTree | None:
-        lines = self.own_files.get(file)
-        return None if lines is None else tree_of(lines)
+        return (*unread, *losses_assigned_again(self.histories, self.own_files))
 
     @cached_property
     def copies_used(self) -> tuple[CopyUsed, ...]:

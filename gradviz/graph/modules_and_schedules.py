@@ -3,6 +3,7 @@ nothing, attributes set, modules repeated, schedules and data loaders made."""
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from msgspec import Struct
@@ -78,6 +79,10 @@ class RepeatedModule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults
     """Parameters of the module."""
     is_of_names: bool = False
     """Whether the places are attributes of a module that is no such container."""
+
+
+NAMED_LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
+"""What is in the names of variables that hold a schedule of learning rates."""
 
 
 class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -6,7 +6,7 @@ Such a term is a single number with a history, made in a step by the program its
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwri
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.sources.losses_assigned_again import replaced_before
-from gradviz.analysis.sources.source_tree import SourceTree
+from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 TextOf = Callable[[Location | None], str | None]
@@ -61,14 +61,14 @@ def lost_terms(histories: ParameterHistories, text_of: TextOf) -> Iterator[LostT
 
 
 def losses_assigned_again(
-    histories: ParameterHistories, tree_of_file: Callable[[str], SourceTree | None]
+    histories: ParameterHistories, sources: Mapping[str, Mapping[int, str]]
 ) -> Iterator[LostTerm]:
-    """The terms that are lost so before the last ``backward()`` of each line, if they would train something."""
+    """What a loss was given before its variable was assigned again, which would have trained something; of the last
+    ``backward()`` of each line. `sources` are the lines of each file of the program."""
     flow = histories.flow
     for backward in histories.last_trained_backward_of_each_line:
         site = flow.line_of(backward)
-        tree = None if site is None else tree_of_file(site.file)
-        found = None if site is None or tree is None else replaced_before(tree, site.line)
+        found = None if site is None else replaced_before(tree_of(sources.get(site.file, {})), site.line)
         if site is None or found is None:
             continue
         since = flow.step_before(backward)

@@ -108,8 +108,8 @@ class ParameterHistories:
 
     @cached_property
     def learned(self) -> frozenset[int]:
-        """The same, and leaves that the program itself changes between the backward calls that reach them, as in
-        ``p -= rate * p.grad``."""
+        """Tensors that an optimizer has, or had, and leaves that the program itself changes between the backward calls
+        that reach them, as in ``p -= rate * p.grad``."""
         reaching = defaultdict[int, list[int]](list)
         for row, leaves in self.reached_by.items():
             for number in leaves - self.trained:

@@ -37,9 +37,11 @@ def replaced_before(tree: SourceTree, line: int) -> Replaced | None:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or called_name(call) != "backward" or not isinstance(call.func, ast.Attribute):
         return None
-    variable, before = call.func.value, _statements_before(tree, statement)
-    if not isinstance(variable, ast.Name):
+    variable = call.func.value
+    if statement is None or not isinstance(variable, ast.Name):
         return None
+    block = tree.block_of(statement)
+    before = block[: block.index(statement)]
     assigning = [index for index, each in enumerate(before) if _target(each) == variable.id]
     if len(assigning) < len(("first", "again")):
         return None
@@ -50,14 +52,6 @@ def replaced_before(tree: SourceTree, line: int) -> Replaced | None:
     if not isinstance(value, ast.Name) or not made or any(_reads(node, variable.id) for node in read):
         return None
     return Replaced(variable.id, value.id, made[-1].lineno, first.lineno, again.lineno)
-
-
-def _statements_before(tree: SourceTree, statement: ast.stmt | None) -> list[ast.stmt]:
-    """Those of the same block."""
-    parent = None if statement is None else tree.parent(statement)
-    blocks = [getattr(parent, name, None) for name in ("body", "orelse", "finalbody")]
-    block = next((each for each in blocks if isinstance(each, list) and statement in each), [])
-    return block[: block.index(statement)] if statement is not None and block else []
 
 
 def _target(statement: ast.stmt) -> str | None:

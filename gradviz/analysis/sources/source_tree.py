@@ -77,6 +77,12 @@ class SourceTree:
         """The innermost statement that a node is a part of."""
         return next((each for each in self.around(node) if isinstance(each, ast.stmt)), None)
 
+    def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements of the block that a statement is one of."""
+        parent = self._parents.get(statement)
+        blocks = (getattr(parent, name, None) for name in ("body", "orelse", "finalbody"))
+        return next((block for block in blocks if isinstance(block, list) and statement in block), [])
+
     def scope(self, node: ast.AST) -> ast.AST:
         """The innermost function around a node; else the module."""
         return next((each for each in self.around(node) if isinstance(each, _SCOPES)), self.module)

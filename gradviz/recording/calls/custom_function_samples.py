@@ -40,11 +40,14 @@ class CustomSamples:
 
     samples: dict[Any, Sample] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    _refused: set[Any] = field(default_factory=set)
+    """Functions with a module that cannot be copied, which is tried once."""
 
     def take(self, function: Any, args: tuple[Any, ...], row: Row) -> None:
         """Copy the arguments if the function has no sample yet. Call it inside `measuring`."""
         callback = row.definition
-        if function in self.samples or callback is None or is_library_file(callback.code.co_filename):
+        is_known = function in self.samples or function in self._refused
+        if is_known or callback is None or is_library_file(callback.code.co_filename):
             return
         wants = tuple(isinstance(value, torch.Tensor) and value.requires_grad for value in args)
         if row.grad_mode != "enabled" or not any(wants) or len(self.samples) >= _MAX_FUNCTIONS:
@@ -55,6 +58,7 @@ class CustomSamples:
             try:
                 copies = copied_together(args)
             except Exception as error:  # what a module of the program keeps may refuse
+                self._refused.add(function)
                 reason = f"it takes a module that cannot be copied: {type(error).__name__}"
             else:
                 self.left_out.pop(name, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from gradviz.graph.modules_and_schedules import NAMED_LIKE_A_SCHEDULE
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.forward.numbers_in_functions import held_counts
@@ -31,7 +31,6 @@ _MAX_FRACTIONS = 8
 _MAX_MILESTONES = 100
 _LENGTHS = ("total_steps", "T_max", "total_iters")
 """Attributes of schedules that are made for a number of steps."""
-_LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
 
 
 class _Used(NamedTuple):
@@ -291,7 +290,7 @@ def _number_in(rates: object) -> float | None:
 def is_stepped_in_source(file: str, line: int, own_files: Iterable[str]) -> bool:
     """Whether some line calls ``step()`` of a schedule that was made on this one, or of something named like one."""
     held = _names_assigned_at(file, line)
-    return any(name in held or _LIKE_A_SCHEDULE.search(name) for each in own_files for name in _stepped_in(each))
+    return any(name in held or NAMED_LIKE_A_SCHEDULE.search(name) for each in own_files for name in _stepped_in(each))
 
 
 def _stepped_in(file: str) -> Iterator[str]:

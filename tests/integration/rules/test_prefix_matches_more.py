@@ -291,3 +291,18 @@ def test_a_layer_beside_a_normalization_in_a_wrapper_is_left_alone(tmp_path: Pat
         "self.norm1 = nn.Linear(4, 8), nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8))",
     )
     assert not alarms(HEAD + wrapped.replace('"norm1" in name or "norm2" in name', '"norm" in name') + STEPS, tmp_path)
+
+
+def test_a_parameter_of_no_module_is_no_layer(tmp_path: Path) -> None:
+    script = """
+norm, norm_scale, out = nn.LayerNorm(4), nn.Parameter(torch.ones(4)), nn.Parameter(torch.randn(4))
+for name, p in [("norm_scale", norm_scale), ("out", out), *norm.named_parameters("norm")]:
+    if "norm" in name:
+        p.requires_grad_(False)
+optimizer = torch.optim.SGD([out], lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    (norm(torch.randn(8, 4)) * norm_scale * out).square().mean().backward()
+    optimizer.step()
+"""
+    assert not alarms(HEAD + script, tmp_path)

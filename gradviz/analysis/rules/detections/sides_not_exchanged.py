@@ -169,7 +169,7 @@ def _gives_rows(tree: SourceTree, mirror: ast.Assign) -> bool:
     a function of the program that does so."""
     target = mirror.targets[0]
     points = ast.unparse(target.value) if isinstance(target, ast.Subscript) else ""
-    block = next(each for each in _blocks(tree.parent(mirror)) if mirror in each)
+    block = tree.block_of(mirror)
     scope = tree.scope(mirror)
     own = {*ast.walk(mirror)}
     for node in ast.walk(scope):
@@ -185,10 +185,6 @@ def _gives_rows(tree: SourceTree, mirror: ast.Assign) -> bool:
             if called is not None and any(_takes_rows(each, name) for each in ast.walk(called) for name in names):
                 return True
     return False
-
-
-def _blocks(parent: ast.AST | None) -> list[list[ast.stmt]]:
-    return [value for value in (getattr(parent, name, None) for name in ("body", "orelse", "finalbody")) if value]
 
 
 def _takes_rows(node: ast.AST, points: str) -> bool:

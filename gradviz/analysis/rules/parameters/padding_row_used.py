@@ -26,7 +26,7 @@ from gradviz.analysis.rules.bases.parameters.padded_rows import (
     RowInUse,
     frequency_of_row,
     has_one_for_each_sample,
-    is_functional,
+    line_of_padding,
     line_of_table,
     padding_of,
     row_in_use,
@@ -190,7 +190,7 @@ class PaddingRowUsed(Rule):
             symptom="grad_zero",
             why="nothing pads these sequences; padding_idx keeps the row of a token that the model reads",
             fix="leave out padding_idx, or count the tokens from 1",
-            location=here if is_functional(case, rows[0]) else line_of_table(case, table) or here,
+            location=line_of_padding(case, table, rows[0]) or here,
             tensors=names_of(flow, [table]),
             evidence={"zeros": zeros, "numbers": count},
         )
@@ -200,17 +200,16 @@ class PaddingRowUsed(Rule):
         numbering = numbering_without_padding(case)
         if numbering is None:
             return
-        here = location_of_call(case.dataflow, rows[0])
-        made = here if is_functional(case, rows[0]) else line_of_table(case, table)
+        made = line_of_padding(case, table, rows[0]) or location_of_call(case.dataflow, rows[0])
         yield self.finding(
             f"number 0 is padding of {case.histories.name(table)}, and the first item has it"
-            f"{at_line_beside(numbering, made or here)}: {zeros:,} of {count:,} numbers that are looked up, "
+            f"{at_line_beside(numbering, made)}: {zeros:,} of {count:,} numbers that are looked up, "
             "and its row gets no gradient",
             symptom="grad_zero",
             why="the sequences have one length, and nothing in the program fills them up; padding_idx keeps the row of "
             "an item as it is",
             fix="leave out padding_idx, or count the items from 1",
-            location=made or here,
+            location=made,
             symptom_location=numbering,
             tensors=names_of(case.dataflow, [table]),
             evidence={"zeros": zeros, "numbers": count},
@@ -219,7 +218,7 @@ class PaddingRowUsed(Rule):
     def _finding(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Finding:
         flow, histories = case.dataflow, case.histories
         here = location_of_call(flow, rows[0])
-        made = here if is_functional(case, rows[0]) else line_of_table(case, table)
+        made = line_of_padding(case, table, rows[0])
         usual = count / shape_of(flow, table)[0]
         beside = words_of_items(case, table, 0, rows)
         is_item = bool(beside)

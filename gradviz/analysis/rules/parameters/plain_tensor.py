@@ -142,7 +142,7 @@ class PlainTensor(Rule):
 
 
 def _is_named_like_parameters(case: Case, location: Location, name: str) -> bool:
-    tree = tree_of(case.capture.sources.get(location.file) or {1: ""})
+    tree = tree_of(case.capture.sources.get(location.file, {}))
     return is_fourth(name, parameters_beside(tree, location.line))
 
 

@@ -147,8 +147,8 @@ class UnusedParameter(UnusedRule):
     def _lost(self, case: Case, term: LostTerm) -> Finding:
         flow, lost = case.dataflow, term.overwriting
         here = line_that_gets(case, term.call)
-        own = lost and (assigned(case.source_line(here) or "") or lost.variable)
-        name = own or case.tensor_name(flow.log.calls[term.call].outputs[0].tensor)
+        written = "" if lost is None else assigned(case.source_line(here) or "") or lost.variable
+        name = written or case.tensor_name(flow.log.calls[term.call].outputs[0].tensor)
         who = case.histories.together(term.parameters)
         return self.finding(
             f"{name} is computed{at_line(here)} from {who}, and no loss uses it"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -16,7 +15,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files, own_tree
 from gradviz.analysis.rules.bases.sources.rates.own_schedules import outdated_schedules
 from gradviz.analysis.sources.source_tree import called_name, last_line, last_name
-from gradviz.graph.modules_and_schedules import Schedule
+from gradviz.graph.modules_and_schedules import NAMED_LIKE_A_SCHEDULE, Schedule
 
 
 class ScheduleWithoutEffect(Rule):
@@ -113,12 +112,14 @@ class ScheduleWithoutEffect(Rule):
     def _never_stepped(self, case: Case, number: int, schedules: list[Schedule]) -> Iterator[Finding]:
         optimizer, first = case.dataflow.log.optimizers[number], schedules[0]
         steps = case.histories.steps_by_optimizer.get(number, [])
-        behind = _line_behind_the_loop(case, steps[-1]) if steps and not optimizer.rate_changes else None
-        if behind is not None and all(each.is_stepped_in_source and (each.moves or 0) <= 1 for each in schedules):
+        may_be_late = all(each.is_stepped_in_source and (each.moves or 0) <= 1 for each in schedules)
+        is_constant = bool(steps) and not optimizer.rate_changes
+        behind = _line_behind_the_loop(case, steps[-1]) if may_be_late and is_constant else None
+        if behind is not None:
             yield self._stepped_behind(case, number, first, behind)
             return
         may_move = any(each.has_moved or each.is_stepped_in_source or each.looks < _MIN_STEPS for each in schedules)
-        if may_move or optimizer.rate_changes or not steps or not _is_stepped_by_program(case, steps[-1]):
+        if may_move or not is_constant or not _is_stepped_by_program(case, steps[-1]):
             return
         here, step = case.location_of_site(first.call_site), location_of_call(case.dataflow, steps[-1])
         yield self.finding(
@@ -192,15 +193,12 @@ def _line_behind_the_loop(case: Case, step: int) -> Location | None:
         if isinstance(node, ast.Call)
         and called_name(node) == "step"
         and isinstance(node.func, ast.Attribute)
-        and _NAMED_LIKE_A_SCHEDULE.search(last_name(node.func.value))
+        and NAMED_LIKE_A_SCHEDULE.search(last_name(node.func.value))
     ]
     if len(found) != 1 or not loops or next(tree.loops_around(found[0]), None) is not None:
         return None
     is_behind = found[0].lineno > last_line(loops[-1]) and tree.scope(found[0]) is tree.scope(stepping)
     return Location(site.file, found[0].lineno) if is_behind else None
-
-
-_NAMED_LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
 
 
 def _line_that_replaces(case: Case, number: int, newer: int) -> Location | None:

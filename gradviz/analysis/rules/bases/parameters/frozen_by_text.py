@@ -37,7 +37,8 @@ def no_normalizations(case: Case, text: Text) -> list[int]:
             trained += 1
         elif is_hit:
             is_normalization = "norm" in plain_name(case.dataflow.log.calls[uses[0]].function)
-            if not is_normalization and text.text not in path[-2]:
+            module = "".join(path[-2:-1])  # A parameter of no module has a name alone.
+            if not is_normalization and text.text not in module:
                 return []
             kinds[is_normalization].append(number)
     return kinds[False] if kinds[True] and trained else []

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line, names_in
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
@@ -95,7 +95,7 @@ def line_that_keeps_before(case: Case, group: UnusedParameters) -> Location | No
         if isinstance(each, ast.Expr)
         and called_name(each.value) == "append"
         and each.lineno < statement.lineno
-        and any(isinstance(node, ast.Name) and node.id == target.id for node in ast.walk(each.value))
+        and target.id in names_in(each.value)
     ]
     return None if is_read_later or len(keeping) != 1 else Location(line.file, keeping[0])
 

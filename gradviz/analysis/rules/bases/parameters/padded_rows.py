@@ -38,9 +38,10 @@ def line_of_table(case: Case, table: int) -> Location | None:
     return location_of_line(case.histories.line_where_made(table))
 
 
-def is_functional(case: Case, row: int) -> bool:
-    """Whether the program itself passes ``padding_idx`` at the line of the call, and no module does."""
-    return "padding_idx" in (case.source_line(location_of_call(case.dataflow, row)) or "")
+def line_of_padding(case: Case, table: int, row: int) -> Location | None:
+    """Where ``padding_idx`` is given: at the line of a call of a function, else where the table was made."""
+    here = location_of_call(case.dataflow, row)
+    return here if "padding_idx" in (case.source_line(here) or "") else line_of_table(case, table)
 
 
 def frequency_of_row(flow: Dataflow, rows: list[int], number: int) -> tuple[int, int]:
@@ -124,7 +125,7 @@ def row_in_use(case: Case, table: int, number: int, rows: list[int]) -> RowInUse
     times, count = frequency_of_row(flow, rows, number)
     size = shape_of(flow, table)[0]
     usual = count / max(size, 1)
-    line = location_of_call(flow, rows[0]) if is_functional(case, rows[0]) else line_of_table(case, table)
+    line = line_of_padding(case, table, rows[0])
     is_negative = _counts_from_the_end(case, line)
     if usual < MIN_USUAL or not usual / TIMES <= times <= usual * TIMES:
         return None

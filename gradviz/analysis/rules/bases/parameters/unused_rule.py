@@ -152,18 +152,18 @@ class UnusedRule(Rule):
     def all_used_for_nothing(self, case: Case, groups: Iterable[UnusedParameters]) -> Iterator[Finding]:
         """What is told of parameters of which only results are computed that no loss uses; once for each loop over
         layers, whose results are lost on several lines."""
-        loops: dict[tuple[Location, bool], UnusedParameters] = {}
+        loops: dict[tuple[Location, tuple[str, str]], UnusedParameters] = {}
         for group in groups:
             loop = loop_over_layers(case, group)
-            keeping = line_that_keeps_before(case, group) if loop is None and not group.is_of_library else None
-            line = loop or keeping
+            words = _KEPT_BEFORE if loop is None else _ONLY_THE_LAST
+            line = loop or (None if group.is_of_library else line_that_keeps_before(case, group))
             if line is None:
                 yield self.used_for_nothing(case, group)
             else:
-                known = loops.setdefault((line, keeping is not None), replace(group, tensors=(), location=line))
-                loops[line, keeping is not None] = replace(known, tensors=(*known.tensors, *group.tensors))
-        for (_, is_kept_before), group in loops.items():
-            yield self._of_loop(case, group, *(_KEPT_BEFORE if is_kept_before else _ONLY_THE_LAST))
+                known = loops.setdefault((line, words), replace(group, tensors=(), location=line))
+                loops[line, words] = replace(known, tensors=(*known.tensors, *group.tensors))
+        for (_, words), group in loops.items():
+            yield self._of_loop(case, group, *words)
 
     def _of_loop(self, case: Case, group: UnusedParameters, what: str, fix: str) -> Finding:
         return self.finding(

@@ -69,11 +69,11 @@ def line_to_move(case: Case, row: int, made: int) -> CallSite | None:
 def is_loaded(case: Case, line: CallSite | None) -> bool:
     """Whether a line puts new parameters in the place of others with ``load_state_dict(..., assign=True)``."""
     tree = None if line is None else own_tree(case, line.file)
-    return tree is not None and any(
+    statement = None if line is None or tree is None else tree.statement_at(line.line)
+    return statement is not None and any(
         isinstance(node, ast.Call)
         and called_name(node) == "load_state_dict"
         and any(each.arg == "assign" and ast.unparse(each.value) != "False" for each in node.keywords)
-        for statement in tree.statements_at(line.line if line is not None else 0)
         for node in ast.walk(statement)
     )
 
