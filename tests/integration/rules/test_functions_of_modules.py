@@ -106,3 +106,8 @@ def test_modules_in_a_list_are_called_again(tmp_path: Path) -> None:
 def test_a_backward_that_draws_other_numbers_is_not_compared(tmp_path: Path) -> None:
     script = HEAD + RECOMPUTED.replace("NORM", "nn.Dropout(0.5)").replace("GIVEN", "grad") + TRAIN
     assert "custom_function_wrong_backward" not in {each.cause for each in findings(script, tmp_path)}
+
+
+def test_the_input_whose_gradient_is_wrong_is_named_as_forward_names_it(tmp_path: Path) -> None:
+    (found, *_) = alarms(euler("1:").replace("HERE", ""), tmp_path)
+    assert "for its second input, z: " in found.message

@@ -102,7 +102,8 @@ class CustomFunctionWrongBackward(Rule):
         if check.ignores_incoming and uses and all(_got_ones(custom) for _, custom in uses):
             return None  # the missing factor is 1 everywhere, so it changes nothing
         given, measured = max(wrong, key=lambda pair: abs(pair[0] - pair[1]))
-        input_words = f" for its {ordinal(check.argument)} input"
+        name = _name_of_input(case, check)
+        input_words = f" for its {ordinal(check.argument)} input" + (f", {name}" if name else "")
         first = uses[0] if uses else None
         unused = _unused_gradient(case, uses) if check.ignores_incoming else None
         is_near = check.may_approximate and not _is_far_off(wrong)
@@ -150,17 +151,37 @@ def _rounds(case: Case, check: DerivativeCheck) -> bool:
     It is no estimate where all that is rounded gets its slope as gradient: the sign in a soft threshold, a floor that
     chooses the elements between which it interpolates.
     """
-    name = check.function.rpartition(".")[2]
     exact = {
         each.argument for each in case.dataflow.log.derivatives if each.function == check.function and _exact(each)
     }
-    for _, tree in own_files(case):
-        for node in tree.nodes:
-            if isinstance(node, ast.ClassDef) and node.name == name:
-                rounded = _rounded_arguments(node)
-                if rounded is None or not rounded <= exact:
-                    return True
-    return False
+    rounded = map(_rounded_arguments, _classes(case, check))
+    return any(each is None or not each <= exact for each in rounded)
+
+
+def _classes(case: Case, check: DerivativeCheck) -> Iterator[ast.ClassDef]:
+    """The classes of the program that have the name of a custom function."""
+    name = check.function.rpartition(".")[2]
+    nodes = (node for _, tree in own_files(case) for node in tree.nodes)
+    return (node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name)
+
+
+def _name_of_input(case: Case, check: DerivativeCheck) -> str:
+    """What forward calls an argument; empty where that is not known, as of those of ``*weights``."""
+    found = list(_classes(case, check))
+    names = _names_of_arguments(found[0]) if len(found) == 1 else []
+    return names[check.argument] if check.argument < len(names) else ""
+
+
+def _methods(function: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {each.name: each for each in function.body if isinstance(each, ast.FunctionDef)}
+
+
+def _names_of_arguments(function: ast.ClassDef) -> list[str]:
+    """What the forward of a custom function calls its arguments, without the context and those of ``*weights``."""
+    methods = _methods(function)
+    if "forward" not in methods:
+        return []
+    return parameters_of(methods["forward"])[0 if "setup_context" in methods else 1 :]
 
 
 def _exact(check: DerivativeCheck) -> bool:
@@ -170,15 +191,14 @@ def _exact(check: DerivativeCheck) -> bool:
 
 def _rounded_arguments(function: ast.ClassDef) -> set[int] | None:
     """The arguments from which the forward of a custom function computes what it rounds; None if it is not known."""
-    methods = {each.name: each for each in function.body if isinstance(each, ast.FunctionDef)}
-    forward = methods.get("forward")
+    forward = _methods(function).get("forward")
     parts = list(ast.walk(forward or function))
     roundings = [each for each in parts if called_name(each) in _ROUNDING]
     if not roundings:
         return set()
     if forward is None or forward.args.vararg is not None:
         return None
-    given = parameters_of(forward)[0 if "setup_context" in methods else 1 :]
+    given = _names_of_arguments(function)
     read: dict[str, set[str]] = {}
     for each in parts:
         if isinstance(each, ast.stmt):
