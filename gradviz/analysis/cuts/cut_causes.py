@@ -18,6 +18,7 @@ CutCause = Literal[
     "non_differentiable_op",
     "integer_cast",
     "create_graph_missing",
+    "second_derivative_zero",
 ]
 _INTO_INTEGERS = ("__int__", "__index__")
 _WRAPPED = "__array_wrap__"
@@ -50,7 +51,7 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
     if cut.kind == "value":
         return _of_number(flow, cut.call)
     if is_gradient(call):
-        return "create_graph_missing"
+        return "create_graph_missing" if lacks_create_graph(call) else "second_derivative_zero"
     if found.is_draw:
         return "non_differentiable_op"
     if call.function == REENTRANT_CHECKPOINT:
@@ -59,8 +60,13 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
 
 
 def is_gradient(call: Call) -> bool:
-    """Whether a call computed gradients: what it cuts off has a history with ``create_graph=True``."""
+    """Whether a call computed gradients."""
     return call.function == "torch.autograd.grad"
+
+
+def lacks_create_graph(call: Call) -> bool:
+    """Whether a call computed gradients that would have a history with ``create_graph=True``."""
+    return is_gradient(call) and not call.scalars.get("create_graph")
 
 
 def exit_on_path(flow: Dataflow, found: CutOff) -> int | None:

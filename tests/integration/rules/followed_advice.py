@@ -126,7 +126,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
-    "GV970": (("mend what backward runs at line 13", (("matrix[:2]", "matrix.T"),)),),
+    "GV970": (("mend this line, which that backward runs", (("matrix[:2]", "matrix.T"),)),),
     "GV971": (
         (
             "target(following).gather(1, best)",

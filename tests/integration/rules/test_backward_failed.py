@@ -18,11 +18,11 @@ class Turn(torch.autograd.Function):
         return x * 2
     @staticmethod
     def backward(ctx, grad):
-        return {returned}
+        return {returned}  # HERE
 """
 LAYER = "layer = nn.Linear(3, 3)\nh = layer(torch.randn(4, 3))\n"
 TURNED = "Turn.apply(h).square().sum()"
-FROM_FUNCTION = f"{FUNCTION}{LAYER}{TURNED}.backward()  # HERE\n"
+FROM_FUNCTION = f"{FUNCTION}{LAYER}{TURNED}.backward()\n"
 COMPLEX_LOSS = f"{LAYER}torch.complex(h, h).sum().backward()  # HERE\n"
 NO_INPUTS = f"{LAYER}h.sum().backward(inputs=[])  # HERE\n"
 WITHOUT_BACKWARD = f"""
@@ -40,7 +40,18 @@ def block(x):
     return layer(x).tanh() if len(runs) == 1 else layer(x)
 checkpoint(block, torch.randn(4, 3), use_reentrant=False).sum().backward()
 """
-OF_A_HOOK = f"{LAYER}h.register_hook(lambda grad: torch.ones(2, 2) @ grad)\nh.sum().backward()  # HERE\n"
+OF_A_HOOK = f"{LAYER}h.register_hook(lambda grad: torch.ones(2, 2) @ grad)  # HERE\nh.sum().backward()\n"
+ASKS_FOR_DETACHED = """
+layer = nn.Linear(3, 3)
+x = torch.randn(4, 3)
+h = layer(x).tanh()
+start = h.detach()  # HERE
+again = layer(start).tanh()
+def solve(grad):
+    return grad + torch.autograd.grad(again, start, grad, retain_graph=True)[0]
+h.register_hook(solve)
+h.sum().backward()
+"""
 NOT_USED = f"x = torch.randn(4, 3)\n{LAYER}torch.autograd.grad(h.sum(), x)  # HERE\n"
 ANOMALY = f"""
 import warnings
@@ -59,7 +70,7 @@ optimizer = torch.optim.SGD(idle.parameters(), lr=0.1)
     "program",
     [
         FROM_FUNCTION.format(returned="grad @ torch.ones(7, 3)"), COMPLEX_LOSS, NO_INPUTS, WITHOUT_BACKWARD,
-        OF_A_HOOK, NOT_USED, BESIDE_ANOTHER_ALARM,
+        OF_A_HOOK, ASKS_FOR_DETACHED, NOT_USED, BESIDE_ANOTHER_ALARM,
     ],
 )  # fmt: skip
 def test_an_error_that_no_rule_explains_is_told_with_what_torch_said(program: str, tmp_path: Path) -> None:
@@ -77,8 +88,8 @@ def test_it_names_the_operation_that_failed_and_the_line_that_backward_ran(call:
         "raised in TurnBackward, whose forward ran at line 17, and ended the program; cause not found" in found.message
     )
     assert "mat1 and mat2 shapes cannot be multiplied (4x3 and 7x3)" in found.message
-    assert found.symptom_location is not None
-    assert found.symptom_location.line == raised
+    assert found.location is not None
+    assert found.location.line == raised
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from gradviz.analysis.dataflow.refused_calls import calls_that_ended
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.gradients.asked_in_engine import line_that_detaches
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.capture.capture import Capture, ScriptError
 from gradviz.graph.call_log import words_of_error
 from gradviz.graph.query.operation_names import autograd_name
@@ -89,25 +91,39 @@ class BackwardFailed(Rule):
         made = None if failed is None or node is None else case.location_of(failed.graph, node.id)
         own = None if error.call_site is None else Location(*error.call_site)
         inner = own if own != location else None
+        cut = _line_that_detaches(case, inner) if _DETACHED in error.message else None
         where = "" if node is None else f" in {autograd_name(node)}, whose forward ran{at_line(made)}"
+        which = "this backward" if inner is None else f"the backward{at_line(location)}"
+        said = shorten(words_of_error(error.type_name, error.message), _LONGEST, placeholder="...")
         return self.finding(
-            f"this backward raised{where}{',' if where else ''} and ended the program; cause not found: "
-            + shorten(words_of_error(error.type_name, error.message), _LONGEST, placeholder="..."),
+            f"what backward runs{at_line(inner)} asks for the gradient of what is detached here, which has none, and "
+            f"ended the program: {said}"
+            if cut is not None
+            else f"{which} raised{where}{',' if where else ''} and ended the program; cause not found: {said}",
             symptom="raises",
             why="no parameter gets a gradient from a backward that raises, and no step follows",
-            fix=f"mend what backward runs{at_line(inner)}"
+            fix="let it require grad: .detach().requires_grad_()"
+            if cut is not None
+            else "mend this line, which that backward runs"
             if inner is not None
             else f"look at what the operation{at_line(made)} takes, and whether it has a derivative"
             if made is not None
             else "look at what it starts from, and which arguments it is given",
-            location=location,
-            symptom_location=inner or (made if made != location else None),
+            location=cut or inner or location,
+            symptom_location=inner if cut is not None else location if inner is not None else made,
             tensors=_without_path(case, row),
             op=None if node is None else node.name,
             nodes=() if failed is None or node is None else case.nodes_in(failed.graph, (node.id,)),
         )
 
 
+def _line_that_detaches(case: Case, inner: Location | None) -> Location | None:
+    tree = None if inner is None else own_tree(case, inner.file)
+    line = None if inner is None or tree is None else line_that_detaches(tree, inner.line)
+    return None if inner is None or line is None else Location(inner.file, line)
+
+
+_DETACHED = "does not require grad"
 _BACKWARD = (".Tensor.backward", "torch.autograd.backward", "torch.autograd.grad")
 _OF_NOBODY = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit", "OutOfMemoryError", "MemoryError"})
 _NO_MEMORY = ("out of memory", "allocate memory")

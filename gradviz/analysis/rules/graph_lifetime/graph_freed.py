@@ -100,6 +100,9 @@ class GraphFreed(Rule):
         cached = line_that_caches(case, found.backward, failed.reached(found.backward).crossing(found.earlier))
         if cached is not None:
             return self._cached(case, cached, found)
+        other = _loss_without_backward(case, flow, found)
+        if other is not None:
+            return self._of_other_loss(case, other, found)
         computed = self._computed_once(case, flow, failed, found)
         if computed is not None:
             return self._kept(case, flow, computed, failed, found)
@@ -125,6 +128,20 @@ class GraphFreed(Rule):
             "loss is not meant to train the shared part, detach() what it uses of it",
             location=location_of_line(first),
             **_facts(case, found),
+        )
+
+    def _of_other_loss(self, case: Case, other: int, found: Freed) -> Finding:
+        flow = case.dataflow
+        root = flow.log.calls[found.backward].roots[0].tensor
+        name = case.tensor_name(flow.log.calls[other].outputs[0].tensor)
+        return self.finding(
+            f"this is the second backward of {case.tensor_name(root)}, whose graph the first"
+            f"{at_line(flow.line_of(found.earlier))} has freed, and {name}, computed"
+            f"{at_line(flow.line_of(other))} in between, gets none",
+            why="each backward frees the graph that it goes through; the loss that was computed last trains nothing",
+            fix=f"call backward() of {name} here",
+            location=location_of_line(flow.line_of(found.backward)),
+            **_facts(case, found) | {"symptom_location": location_of_line(flow.line_of(found.earlier))},
         )
 
     def _cached(self, case: Case, cached: Location, found: Freed) -> Finding:
@@ -203,6 +220,23 @@ class GraphFreed(Rule):
         inner = line_in_class_of(flow, maker, user) or line_in_function_of(flow, maker, user)
         is_inner_once = inner is not None and not _runs_between(flow, inner, found.earlier, found.backward)
         return inner if is_inner_once else flow.line_of(maker)
+
+
+def _loss_without_backward(case: Case, flow: Dataflow, found: Freed) -> int | None:
+    """The call that computed a loss from what is trained, after the first backward of another one and before its second
+    on another line, if nothing uses it."""
+    if is_same_line(flow, found.earlier, found.backward) or not _have_same_root(flow, found.earlier, found.backward):
+        return None
+    calls = flow.log.calls
+    for row in range(found.backward - 1, found.earlier, -1):
+        results = calls[row].outputs
+        if len(results) != 1 or not results[0].has_grad_fn or flow.log.tensors[results[0].tensor].facts.shape:
+            continue
+        tensor = results[0].tensor
+        is_unused = bool(flow.log.tensors[tensor].names) and not flow.users(tensor, row)
+        if is_unused and case.histories.live_leaves((tensor,), found.backward)[0] & case.histories.trained:
+            return row
+    return None
 
 
 def _used_again(flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:

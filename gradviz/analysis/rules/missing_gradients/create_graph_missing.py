@@ -9,7 +9,7 @@ from itertools import islice
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.constant_gradients import constant_gradients
-from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.cuts.cut_causes import lacks_create_graph
 from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
 from gradviz.analysis.cuts.first_order_updates import FirstOrderUpdate, first_order_updates
 from gradviz.analysis.cuts.missing_gradients import CutOff
@@ -76,7 +76,7 @@ class CreateGraphMissing(CutRule):
         told: set[Location | None] = set()
         for term in (*dead_terms(case.histories), *constant_gradients(case.histories)):
             location = _line_that_decides(case, term.cut.call)
-            if is_gradient(case.dataflow.log.calls[term.cut.call]) and location not in told:
+            if lacks_create_graph(case.dataflow.log.calls[term.cut.call]) and location not in told:
                 told.add(location)
                 yield self._of_term(case, term, location)
         yield from self._of_first_order(case, told)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.cuts.cut_causes import lacks_create_graph
 from gradviz.analysis.cuts.dead_terms import (
     DataTerm,
     DeadTerm,
@@ -78,7 +78,7 @@ class TermWithoutGradient(Rule):
         for term in dead_terms(case.histories):
             if not reached.issuperset(term.parameters):
                 continue  # The rules on parameters without a gradient tell this cut.
-            if not is_gradient(case.dataflow.log.calls[term.cut.call]):  # Else it is create_graph_missing.
+            if not lacks_create_graph(case.dataflow.log.calls[term.cut.call]):  # Else it is create_graph_missing.
                 by_line[case.location_of_site(term.cut.call_site)].append(term)
         for location, terms in by_line.items():
             yield self._finding(case, location, terms)

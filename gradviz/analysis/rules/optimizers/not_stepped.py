@@ -135,7 +135,7 @@ class NotStepped(Rule):
 
 def _is_still_trainable(histories: ParameterHistories, number: int, backward_calls: int) -> bool:
     """Whether it requires grad when the program ends; of one that was freed before, with the function that trained it,
-    whether it was part of the training, and not of a copy for a moment.
+    whether it was part of the whole training, and not of a copy for a moment.
 
     What FSDP gathers for a moment has no name of a module.
     """
@@ -143,7 +143,23 @@ def _is_still_trainable(histories: ParameterHistories, number: int, backward_cal
     if tensor.end is not None or not histories.requires_grad_at_last(number):
         return histories.requires_grad_at_last(number)
     was_frozen = any(flag for _, flag in histories.flag_changes(number))
-    return bool(tensor.names) and (was_frozen or 2 * backward_calls >= len(histories.steps))
+    return bool(tensor.names) and (
+        was_frozen or 2 * backward_calls >= len(histories.steps) or _is_reached_throughout(histories, number)
+    )
+
+
+def _is_reached_throughout(histories: ParameterHistories, number: int) -> bool:
+    """Whether backward calls reach it among the first steps of the training and among the last ones.
+
+    Where another network steps several times in between, these calls are fewer than the steps.
+    """
+    steps = histories.steps
+    quarter = len(steps) // 4
+    return (
+        quarter > 0
+        and histories.first_reach[number] < steps[quarter]
+        and histories.last_reach[number] > steps[-1 - quarter]
+    )
 
 
 def _is_of_one_model(histories: ParameterHistories, left_out: list[int], given: int) -> bool:

@@ -11,14 +11,19 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.parameters.unused_parameters import is_made_by_library
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.parameters.left_out_of_forward import forward_that_leaves_out
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.rates.computed_rates import lines_of_computed_rates
+from gradviz.analysis.rules.bases.sources.rates.computed_rates import (
+    lines_of_computed_rates,
+    lines_of_zero_rates,
+)
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
     line_of_schedule,
     line_that_rounds,
     line_that_steps,
     places_of_schedule,
 )
+from gradviz.analysis.sources.source_tree import tree_of
 
 _MIN_STEPS = 3
 """At fewer steps it is a note: a warm-up may start with a learning rate of 0."""
@@ -158,6 +163,10 @@ class StepWithoutEffect(Rule):
         elif group.reason == "lost":
             location = _line_that_writes(case, group) or location
         words = _WORDS[group.reason]
+        left_out = forward_that_leaves_out(case, group.tensors[0]) if group.reason == "no backward" else None
+        if left_out is not None:
+            location, method = left_out
+            words = (f"{words[0]}, as forward() returns without them, and only {method}() uses them", *words[1:])
         # A model of a library may have more than a program needs, as the head of an encoder.
         is_extra = group.reason == "no backward" and all(is_made_by_library(histories, each) for each in group.tensors)
         is_sure = group.steps >= _MIN_STEPS and group.reason not in _MAY_BE_RIGHT and not is_extra
@@ -192,6 +201,13 @@ def _line_of_rate(case: Case, group: Unchanged) -> Location | None:
     is_constant = any(rate == 0 for tensors, rate in groups if group.tensors[0] in tensors)
     if not is_constant:
         return line_of_schedule(case, location_of_call(histories.flow, group.step))
+    written = [
+        Location(file, line)
+        for file, lines in case.files_of_program.items()
+        for line in lines_of_zero_rates(tree_of(lines))
+    ]
+    if len(written) == 1:
+        return written[0]
     sources = own_files(case) if len(optimizer.groups) > 1 else ()
     computed = [Location(file, line) for file, tree in sources for line in lines_of_computed_rates(tree)]
     return computed[0] if len(computed) == 1 else made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from itertools import groupby
 
@@ -13,6 +14,7 @@ from gradviz.analysis.parameters.creation_lines import line_that_keeps
 from gradviz.analysis.parameters.frozen_parameters import found_no_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.sources.source_tree import last_line, tree_of
 
 
 class NotRegistered(Rule):
@@ -79,14 +81,15 @@ class NotRegistered(Rule):
         hidden = [n for n in histories.untrained if histories.tensor(n).hidden_in is not None]
         if found_no_parameters(case.capture.error):
             hidden = [n for n in histories.log.parameters if histories.tensor(n).hidden_in is not None]
-            yield from self._of_modules(histories, hidden, is_raised=True)
+            yield from self._of_modules(case, hidden, is_raised=True)
             return
         read = with_gradients_read(histories)
-        yield from self._of_modules(histories, [n for n in hidden if n not in read], is_raised=False)
+        yield from self._of_modules(case, [n for n in hidden if n not in read], is_raised=False)
         yield from self._made_in_forward(case)
 
-    def _of_modules(self, histories: ParameterHistories, hidden: list[int], *, is_raised: bool) -> Iterator[Finding]:
-        locations = {n: _location_where_kept(histories, n) for n in hidden}
+    def _of_modules(self, case: Case, hidden: list[int], *, is_raised: bool) -> Iterator[Finding]:
+        histories = case.histories
+        locations = {n: _location_where_kept(case, n) for n in hidden}
         by_line = sorted(hidden, key=lambda n: (str(locations[n]), n))
         for _, group in groupby(by_line, key=lambda n: str(locations[n])):
             tensors = list(group)
@@ -132,9 +135,28 @@ class NotRegistered(Rule):
             )
 
 
-def _location_where_kept(histories: ParameterHistories, number: int) -> Location | None:
+def _location_where_kept(case: Case, number: int) -> Location | None:
+    histories = case.histories
     made, owner = histories.made_by(number), histories.tensor(number).hidden_in
-    return None if made is None or owner is None else location_of_line(line_that_keeps(histories.flow, made, owner))
+    if made is None or owner is None:
+        return None
+    line = location_of_line(line_that_keeps(histories.flow, made, owner))
+    name = histories.name(number).removeprefix(f"{owner}.").partition("[")[0]
+    return _where_a_class_is_given(case, name, line) or line
+
+
+def _where_a_class_is_given(case: Case, attribute: str, made: Location | None) -> Location | None:
+    """The only line of the program that assigns an attribute of this name to ``self``, if what it assigns was made
+    outside of its class."""
+    found = list[Location]()
+    for file, lines in case.files_of_program.items():
+        tree = tree_of(lines)
+        for target, _ in tree.assignments:
+            if isinstance(target, ast.Attribute) and target.attr == attribute and tree.key_of(target) is not None:
+                owner = next(each for each in tree.around(target) if isinstance(each, ast.ClassDef))
+                is_made_there = made is not None and made.file == file and owner.lineno <= made.line <= last_line(owner)
+                found.append(Location(file, 0 if is_made_there else target.lineno))
+    return found[0] if len(found) == 1 and found[0].line else None
 
 
 def _remedy(histories: ParameterHistories, tensors: list[int]) -> str:

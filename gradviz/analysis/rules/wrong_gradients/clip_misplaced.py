@@ -30,13 +30,12 @@ class ClipMisplaced(Rule):
     What it finds
     -------------
     Changes of ``.grad`` after the step that used it and before it is cleared, also in a hook that the optimizer runs
-    after its step; clipping before ``backward()``, when
-    there is no gradient yet; clipping of no parameters, because another call has used up the iterator over them (a
-    generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``
-    or another division by the scale of the loss, when gradients are still scaled (where plugins of the program do both,
-    at the line that orders them); steps of the optimizer itself,
-    without the scaler, which never unscale them; and clips by hand whose factor is upside down,
-    ``min(1, norm / bound)``.
+    after its step; clipping before ``backward()``, when there is no gradient yet (``clip_grad_value_()`` raises then);
+    clipping of no parameters, because another call has used up the iterator over them (a generator, ``filter()``,
+    ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()`` or another division by the
+    scale of the loss, when gradients are still scaled (where plugins of the program do both, at the line that orders
+    them); steps of the optimizer itself, without the scaler, which never unscale them; and clips by hand whose factor
+    is upside down, ``min(1, norm / bound)``.
 
     Why it matters
     --------------
@@ -70,6 +69,7 @@ class ClipMisplaced(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
+        yield from self._of_none(case)
         if not histories.reached_by:
             return
         events = case.gradient_events.events
@@ -89,6 +89,20 @@ class ClipMisplaced(Rule):
         is_refused = error is not None and _REFUSED in error.message
         for step in steps_with_scaled(histories, 1 if is_refused else _MIN_SCALED):
             yield self._stepped_scaled(case, step, "raises" if is_refused else "grad_wrong")
+
+    def _of_none(self, case: Case) -> Iterator[Finding]:
+        error = case.capture.error
+        here = None if error is None or error.call_site is None else Location(*error.call_site)
+        if error is not None and _NO_GRADIENTS in error.message and _BY_VALUE in (case.source_line(here) or ""):
+            yield self.finding(
+                f"{_BY_VALUE}() found no gradient, and raised: nothing has filled .grad since it was cleared",
+                severity="error",
+                symptom="raises",
+                why="backward() computes the gradients; before it, .grad is None, and torch words this as "
+                f"{_NO_GRADIENTS}",
+                fix="clip between backward() and step()",
+                location=here,
+            )
 
     def _unused(self, case: Case, change: MisplacedChange) -> Finding:
         calls, flow = case.dataflow.log.calls, case.dataflow
@@ -207,6 +221,8 @@ class ClipMisplaced(Rule):
         )
 
 
+_BY_VALUE = "clip_grad_value_"
+_NO_GRADIENTS = "nested_tensorlist[0].empty()"
 _REFUSED = "No inf checks were recorded prior to update"
 """``scaler.update()`` says so if no ``scaler.step()`` came before it."""
 _MIN_SCALED = 2

@@ -40,7 +40,7 @@ class MaskedOut(ZeroGradientRule):
     yields_to = (
         "plain_tensor", "one_direction_only", "first_step_only", "second_derivative_zero", "same_derivative_twice",
         "target_never_reached", "normalized_alone", "frozen_at_zero", "inverted_mask", "gains_start_at_zero",
-        "same_random_numbers", "key_names_nothing",
+        "same_random_numbers", "key_names_nothing", "unused_parameter",
     )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.cuts.cut_causes import cause_of, is_gradient
+from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -28,6 +29,7 @@ class SecondDerivativeZero(Rule):
     Calls of ``autograd.grad()`` on what an earlier one returned, whose results are exactly zero at every step, where
     all activations of the network are made of straight lines: ``relu``, ``leaky_relu``, ``hardtanh``, ``max_pool``, or
     ``where(z > 0, z, 0.1 * z)``. Also those of ``torch.func``: ``grad(grad(f))``, ``hessian(f)``, ``jacfwd(grad(f))``.
+    And calls that raise, because the first derivative is a constant: its function is linear, without a parameter.
 
     Why it matters
     --------------
@@ -94,6 +96,33 @@ class SecondDerivativeZero(Rule):
                 found[flow.log.calls[seconds[-1].activations[-1]].call_site] += seconds
         for seconds in found.values():
             yield self._finding(case, seconds)
+        for cut_off in case.cut_off:
+            if cause_of(flow, cut_off) == self.name:
+                yield self._of_linear(case, cut_off)
+
+    def _of_linear(self, case: Case, found: CutOff) -> Finding:
+        flow = case.dataflow
+        first = flow.log.calls[found.cut.call]
+        differentiated = next(use.tensor for use in first.inputs if use.place.startswith(_OUTPUTS))
+        made = flow.newest_producer(differentiated, found.cut.call)
+        while made is not None and plain_name(flow.log.calls[made].function) in _REDUCTIONS:
+            differentiated = flow.log.calls[made].inputs[0].tensor
+            made = flow.newest_producer(differentiated, made)
+        there = None if made is None else location_of_call(flow, made)
+        asked = location_of_call(flow, found.cut.call)
+        by = next(use.tensor for use in first.inputs if use.place.startswith(_INPUTS))
+        return self.finding(
+            f"the derivative{at_line(asked)} of {case.tensor_name(differentiated)} by {case.tensor_name(by)} is a "
+            "constant, although it asks for a graph: no parameter and nothing curved is between them, so no further "
+            "derivative exists",
+            severity="error" if found.is_refused else self.severity,
+            symptom="raises" if found.is_refused else "grad_none",
+            why="the slope of a straight line depends on nothing",
+            fix="compute it with the network whose derivative is meant",
+            location=there or asked,
+            symptom_location=location_of_call(flow, found.backward) if found.is_refused else asked,
+            tensors=names_of(flow, found.tensors),
+        )
 
     def _finding(self, case: Case, seconds: list[_Second]) -> Finding:
         flow = case.dataflow
@@ -113,6 +142,11 @@ class SecondDerivativeZero(Rule):
             tensors=names_of(flow, leaves),
             evidence={"times": len(seconds)},
         )
+
+
+_OUTPUTS = ("root", "0", "outputs")
+_INPUTS = ("asked", "1", "inputs")
+_REDUCTIONS = ("sum", "mean")
 
 
 class _Second(Struct, frozen=True):
@@ -193,7 +227,7 @@ def _of_network(flow: Dataflow, row: int, firsts: list[int], *, is_zero: bool) -
     network = set[int]()
     for first in sorted(firsts):  # a solver takes many, one after the other: the first ones have little above them
         for use in flow.log.calls[first].inputs:
-            if use.place.startswith(("root", "0", "outputs")):
+            if use.place.startswith(_OUTPUTS):
                 above = flow.ancestors(use.tensor, first, since)
                 if not all(is_of_layers(flow.log.calls[each]) for each in above):
                     return None

@@ -17,6 +17,7 @@ from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.hidden_code import hidden_code
+from gradviz.analysis.rules.bases.parameters.left_out_of_forward import forward_that_leaves_out
 from gradviz.analysis.rules.bases.parameters.lost_results import (
     line_that_keeps_before,
     loop_over_layers,
@@ -106,6 +107,7 @@ class UnusedRule(Rule):
         made = location_of_line(histories.line_where_made(group.tensors[0]))
         hidden = hidden_code(histories) if group.instead is None else None
         pronoun = "it" if len(group.tensors) == 1 else "them"
+        left_out = None
         if hidden is not None:
             what = f"no gradient comes back from {hidden.what}"
             why = f"either forward does not call it, or its result is cut off: gradviz cannot see calls {hidden.where}"
@@ -137,14 +139,16 @@ class UnusedRule(Rule):
         else:
             what = f"nothing is ever computed from {pronoun}{_instead(histories, group)}"
             why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
+            left_out = forward_that_leaves_out(case, group.tensors[0])
+        here = read or group.location or (None if left_out is None else left_out[0])
         return self.finding(
             f"{histories.together(group.tensors)} {verb} in the optimizer, but {what}",
             severity=severity,
             symptom="grad_none",
             why=why,
             fix=fix,
-            location=read or group.location or made,
-            symptom_location=made if (read or group.location) and made != (read or group.location) else None,
+            location=here or made,
+            symptom_location=made if here and made != here else None,
             tensors=names_of(histories.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
         )

@@ -1,0 +1,112 @@
+"""Parts of a module that one of its methods uses, and its ``forward()`` does not.
+
+>>> tree = SourceTree(dict(enumerate('''class Adapted:
+...     def __init__(self):
+...         self.base, self.low = Linear(4, 4), Parameter(zeros(2, 4))
+...     def forward(self, x):
+...         return self.base(x)
+...     def merged(self):
+...         return self.base.weight + self.low.T @ self.low
+... '''.splitlines(), start=1)))
+>>> forward_without(tree, 3, ("net", "low"))
+LeftOut(forward=5, other='merged')
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.sources.source_tree import SourceTree
+
+
+class LeftOut(NamedTuple):
+    """Where a part should be used."""
+
+    forward: int
+    """The line at which ``forward()`` returns."""
+    other: str
+    """The method that uses the part."""
+
+
+def forward_that_leaves_out(case: Case, number: int) -> tuple[Location, str] | None:
+    """The line at which the ``forward()`` of a module returns without a parameter that another method of it uses, and
+    the name of that method."""
+    made = case.histories.line_where_made(number)
+    tree = None if made is None else own_tree(case, made.file)
+    if made is None or tree is None:
+        return None
+    found = forward_without(tree, made.line, case.histories.name(number).split("."))
+    return None if found is None else (Location(made.file, found.forward), found.other)
+
+
+def forward_without(tree: SourceTree, made: int, path: Sequence[str]) -> LeftOut | None:
+    """The same for a parameter that a line of a class makes, with the parts of its name."""
+    statement = tree.statement_at(made)
+    owner = (
+        next((each for each in tree.around(statement) if isinstance(each, ast.ClassDef)), None) if statement else None
+    )
+    if statement is None or owner is None:
+        return None
+    attributes = {each.attr for each in ast.walk(statement) if isinstance(each, ast.Attribute) and _is_set(each)}
+    methods = {each.name: each for each in owner.body if isinstance(each, ast.FunctionDef)}
+    for attribute in attributes.intersection(path):
+        users = [name for name, method in methods.items() if attribute in _read(method) and name not in _MAKERS]
+        forward = methods.get("forward")
+        if forward is not None and users and not _reaches(methods, forward, attribute):
+            ends = [each for each in ast.walk(forward) if isinstance(each, ast.Return)]
+            return LeftOut(ends[-1].lineno, users[0]) if ends else None
+    return None
+
+
+_MAKERS = ("__init__", "reset_parameters", "extra_repr")
+
+
+def _is_set(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store) and getattr(node.value, "id", None) == "self"
+
+
+def _read(method: ast.AST) -> set[str]:
+    """The attributes of ``self`` that it reads; also those by a text, as for ``getattr()``."""
+    return set(_attributes(method))
+
+
+def _attributes(method: ast.AST) -> Iterator[str]:
+    for node in ast.walk(method):
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "self":
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _reaches(methods: dict[str, ast.FunctionDef], start: ast.FunctionDef, attribute: str) -> bool:
+    """Whether a method reads an attribute, or hands `self` on, itself or through other methods of the class."""
+    waiting, seen = [start], {start.name}
+    while waiting:
+        method = waiting.pop()
+        read = _read(method)
+        if attribute in read or _hands_on(method):
+            return True
+        for name in (read & methods.keys()) - seen:
+            seen.add(name)
+            waiting.append(methods[name])
+    return False
+
+
+def _hands_on(method: ast.FunctionDef) -> bool:
+    """Whether it gives the module itself to a function, calls that of a base class, or goes over all its parts."""
+    for node in ast.walk(method):
+        if isinstance(node, ast.Call):
+            given = [*node.args, *(each.value for each in node.keywords)]
+            if any(isinstance(each, ast.Name) and each.id == "self" for each in given):
+                return True
+            if isinstance(node.func, ast.Name) and node.func.id == "super":
+                return True
+    return not _OVER_ALL.isdisjoint(_read(method))
+
+
+_OVER_ALL = frozenset({"parameters", "named_parameters", "children", "named_children", "modules", "named_modules"})
