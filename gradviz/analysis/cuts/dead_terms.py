@@ -194,10 +194,14 @@ def _is_of_a_freed_graph(flow: Dataflow, cut: Cut) -> bool:
 
 
 def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, since: int) -> bool:
-    """Whether it was computed with trained parameters that were frozen by then: without a cut it is a constant, too."""
+    """Whether it was computed with trained parameters that were frozen by then: without a cut it is a constant, too.
+
+    A model whose training has ended, as that of a teacher, is none of these.
+    """
     calls = (histories.log.calls[each] for each in histories.flow.ancestors(term, row, since))
     uses = (use for call in calls for use in call.inputs)
-    return any(use.tensor in histories.trained and not use.requires_grad for use in uses)
+    frozen = {use.tensor for use in uses if use.tensor in histories.trained and not use.requires_grad}
+    return any(histories.is_stepped_after(tensor, row) for tensor in frozen)
 
 
 def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> list[list[Cut]]:

@@ -10,6 +10,7 @@ from math import isclose
 
 from msgspec import Struct
 
+from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, single_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -66,8 +67,10 @@ def changes_nobody_uses(histories: ParameterHistories, events: Events, text_of: 
 
 
 def _follows_backward(histories: ParameterHistories, row: int) -> bool:
-    calls, since = histories.backward_calls, histories.flow.step_before(row)
-    return bisect_left(calls, row) > bisect_left(calls, since)
+    """Whether a ``backward()`` ran since the last step; what ``autograd.grad()`` returns is in no ``.grad``."""
+    rows, since = histories.backward_calls, histories.flow.step_before(row)
+    calls = (histories.log.calls[each] for each in rows[bisect_left(rows, since) : bisect_left(rows, row)])
+    return any(not is_gradient(call) for call in calls)
 
 
 def clips_without_parameters(

@@ -8,6 +8,7 @@ from math import log, prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.cuts.zero_factors import is_times_zero
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.call_words import is_in_library, plain_name
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
@@ -315,7 +316,7 @@ class ZeroGradients:
         flow, origins = self._flow, self._origins
         call = flow.log.calls[row]
         zeros = origins.inputs_of_kind(row, is_all_zero)
-        if not zeros:
+        if not zeros or is_times_zero(call):  # with the number 0, it does not matter what else is zero
             is_chosen = is_choice(call) or any(
                 type(scalar) in (int, float) and scalar == 0 for scalar in call.scalars.values()
             )

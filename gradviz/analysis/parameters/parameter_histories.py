@@ -167,6 +167,11 @@ class ParameterHistories:
         """Optimizers that hold it, or were given it."""
         return self._holders.get(number, ())
 
+    def is_stepped_after(self, number: int, row: int) -> bool:
+        """Whether an optimizer that holds it, or was given it, steps after a call."""
+        lasts = (self.steps_by_optimizer.get(each, [])[-1:] for each in self.optimizers_of(number))
+        return any(step > row for last in lasts for step in last)
+
     @cached_property
     def _holders(self) -> dict[int, tuple[int, ...]]:
         found: dict[int, list[int]] = defaultdict(list)
@@ -481,11 +486,14 @@ class ParameterHistories:
         return dict(found)
 
     def requires_grad_at_last(self, number: int) -> bool:
-        """Whether it requires grad when the program ends, or where it was used last if it was freed before."""
+        """Whether it requires grad when the program ends, or after its last use or change if it was freed before."""
         end = self.tensor(number).end
         if end is not None:
             return end.requires_grad
         uses = self.forward_uses(number)[-1:]
+        for row, flag in self.flag_changes(number)[-1:]:
+            if not uses or row > uses[0]:
+                return flag
         return any(use.requires_grad for row in uses for use in self.log.calls[row].inputs if use.tensor == number)
 
     def is_ever_stepped_live(self, number: int) -> bool:

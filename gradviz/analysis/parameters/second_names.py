@@ -28,6 +28,7 @@ from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.model import CallSite
 
 _RETURN_THEMSELVES = frozenset({"eval", "train", "requires_grad_", "to", "cpu", "cuda", "float", "double", "half"})
+_FREEZES = "requires_grad_(False)"
 _MAY_NAME_AGAIN = re.compile(r"^[\w., ]+=[\w., ()]+(#.*)?$")
 Sources = Mapping[str, Mapping[int, str]]
 
@@ -54,8 +55,12 @@ def second_names(histories: ParameterHistories, sources: Sources) -> Iterator[Se
             if _MAY_NAME_AGAIN.match(text.strip())
             for name, model in assigned_names(text)
         ]
+        freezing = {model for _, model, number in found if _FREEZES in lines[number]}
         for name, model, number in found:
-            parameters = models.get(_last(model)) or models.get(_last(name))
+            if model in freezing and _FREEZES not in lines[number]:
+                continue  # the name of the model that another line freezes by a second one
+            known_as = (model, name, *(other for other, same, _ in found if same == model))
+            parameters = next((models[_last(each)] for each in known_as if _last(each) in models), None)
             if parameters is None or not _is_only_value(name, lines):
                 continue
             is_frozen = _is_frozen(histories, parameters)

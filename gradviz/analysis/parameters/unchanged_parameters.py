@@ -150,13 +150,14 @@ class _UnchangedParameters:
     def _reason(self, number: int, clear: int | None) -> Reason:
         if number not in self._histories.reached:
             return "no backward"
+        rates = list(_learning_rates(self._histories, number))
+        is_still = bool(rates) and all(rate == 0.0 for rate in rates)
         reaching = (row for row, reached in self._histories.reached_by.items() if number in reached)
-        if all(is_gradient(self._calls[row]) for row in reaching):
+        if not is_still and all(is_gradient(self._calls[row]) for row in reaching):
             return "returned"
         if clear is not None:
             return "cleared"
-        rates = list(_learning_rates(self._histories, number))
-        if rates and all(rate == 0.0 for rate in rates):
+        if is_still:
             return "no learning rate"
         return self._reason_by_size(number, max((rate for rate in rates if rate is not None), default=None))
 

@@ -116,11 +116,14 @@ class CallLogNames:
     def _note_hidden(self, module: torch.nn.Module, modules: ModuleNames) -> None:
         path = modules.paths.get(id(module))
         tensors = self._recorder.writer.uses.tensors
-        for name, tensor in hidden_tensors(module, path) if path is not None else ():
-            if requires_grad(tensor) and id(own_parameter(tensor)) not in modules.parameters:
+        for name, tensor in () if path is None else hidden_tensors(module, path):
+            if requires_grad(tensor) and path is not None and not modules.is_registered(tensor, path):
                 known = tensors.known(tensor)
                 if known.is_leaf:
-                    known.names[name] = None
+                    if id(module) in modules.held:
+                        known.name_from_variable({name: None})
+                    else:
+                        known.names[name] = None
                     known.hidden_in = path
 
     def _note_oddities(self, module: torch.nn.Module, modules: ModuleNames) -> None:

@@ -183,6 +183,7 @@ class ModuleNames:
         self._name_all((*by_variable, *owners))
         self.held = frozenset(self.paths)
         """Ids of modules that a variable leads to."""
+        self._registered = frozenset(self.parameters)
         self._name_all(called)
 
     def names_of(self, tensor: torch.Tensor) -> tuple[str, ...]:
@@ -192,6 +193,14 @@ class ModuleNames:
         """
         in_modules = self.parameters.get(id(own_parameter(tensor))) or self.buffers.get(id(tensor))
         return tuple(in_modules) if in_modules else self.variables.variables_of(tensor)
+
+    def is_registered(self, tensor: torch.Tensor, path: str) -> bool:
+        """Whether a module that a variable leads to, or the model in which the module with this path is, has a tensor
+        as its parameter. What only ran, as a layer of a plain list does, may be a part of no model."""
+        key = id(own_parameter(tensor))
+        model = path.partition(".")[0]
+        names = self.parameters.get(key, ())
+        return key in self._registered or any(name.partition(".")[0] == model for name in names)
 
     def path_of(self, module: torch.nn.Module) -> str | None:
         """The dotted name of a module; what `torch.compile` returned has that of the module that it was made from."""

@@ -100,6 +100,8 @@ class GraphFreed(Rule):
         cached = line_that_caches(case, found.backward, failed.reached(found.backward).crossing(found.earlier))
         if cached is not None:
             return self._cached(case, cached, found)
+        if flow.log.calls[found.earlier].scalars.get("retain_graph") is False:
+            return self._of_freeing(case, found)
         other = _loss_without_backward(case, flow, found)
         if other is not None:
             return self._of_other_loss(case, other, found)
@@ -127,6 +129,18 @@ class GraphFreed(Rule):
             fix="add the losses and call backward() once, or pass retain_graph=True to the first call; if the first "
             "loss is not meant to train the shared part, detach() what it uses of it",
             location=location_of_line(first),
+            **_facts(case, found),
+        )
+
+    def _of_freeing(self, case: Case, found: Freed) -> Finding:
+        flow = case.dataflow
+        first, second = (location_of_line(flow.line_of(each)) for each in (found.earlier, found.backward))
+        again = "it runs again" if first == second else f"the backward{at_line(second)} needs it"
+        return self.finding(
+            f"retain_graph=False frees the graph here, and {again}",
+            why="without the results that its operations saved, no other backward goes through a graph",
+            fix="pass retain_graph=True here, in all calls but the last",
+            location=first,
             **_facts(case, found),
         )
 

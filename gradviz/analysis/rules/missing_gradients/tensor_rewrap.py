@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import blamed_call
 from gradviz.analysis.cuts.missing_gradients import CutOff
@@ -11,6 +13,8 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.cut_lines import BetterLine
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 from gradviz.analysis.rules.bases.sources.lines.lines_that_return import line_that_returns_number
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.sources.source_tree import SourceTree, all_parameters_of, called_name
 
 _WRITTEN = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__index__": "as an index"}
 
@@ -87,4 +91,23 @@ class TensorRewrap(CutRule):
         made = flow.newest_producer(found.cut.live_inputs[0], found.cut.call) if found.cut.kind == "parameter" else None
         lines = [] if made is None else [location_of_line(line) for line in callers(flow, made)]
         makes = next((line for line in lines if "Parameter(" in (case.source_line(line) or "")), None)
-        return makes or super()._location(case, flow, found)
+        return makes or _only_line_that_wraps(case, found) or super()._location(case, flow, found)
+
+
+def _only_line_that_wraps(case: Case, found: CutOff) -> Location | None:
+    """The only line of the program that makes a parameter of what a function was given, outside of ``__init__``."""
+    lines = {
+        Location(file, node.lineno)
+        for file, tree in own_files(case)
+        if found.cut.kind == "parameter"
+        for node in tree.nodes
+        if isinstance(node, ast.Call) and called_name(node) == "Parameter" and _is_of_argument(tree, node)
+    }
+    return lines.pop() if len(lines) == 1 else None
+
+
+def _is_of_argument(tree: SourceTree, call: ast.Call) -> bool:
+    scope, given = tree.scope(call), call.args[0] if call.args else None
+    if not isinstance(scope, ast.FunctionDef) or scope.name == "__init__":
+        return False
+    return isinstance(given, ast.Name) and given.id in all_parameters_of(scope)

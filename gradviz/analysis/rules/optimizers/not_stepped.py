@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.gradients.read_gradients import left_out_beside_others
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.sources.source_tree import called_name, is_read
 
 _MIN_BACKWARD_CALLS = 2
 """One backward without a step may be a look at the gradients."""
@@ -101,7 +105,10 @@ class NotStepped(Rule):
         log = histories.log
         accumulating: dict[int, int] = defaultdict(int)
         for row, leaves in histories.reached_by.items():
-            if log.calls[row].function.endswith(".backward") and not log.calls[row].asked:
+            if not log.calls[row].function.endswith(".backward"):
+                continue
+            # What is asked for by inputs= may only be looked at, unless a step was meant to use it.
+            if not log.calls[row].asked or _is_step_vain(histories, row, leaves):
                 for leaf in leaves:
                     accumulating[leaf] += 1
         plain = left_out_beside_others(histories)
@@ -119,6 +126,7 @@ class NotStepped(Rule):
         given = _nearest(histories, left_out, made)
         here = location_of_call(histories.flow, given)
         choice = place_that_chooses(case, here) if _is_of_one_model(histories, left_out, given) else None
+        choice = None if choice is not None and _is_any_list_unread(case, choice) else choice
         yield self.finding(
             f"{histories.together(left_out)} {verb} in no optimizer: they get gradients and never change"
             if len(left_out) > 1
@@ -162,6 +170,26 @@ def _is_reached_throughout(histories: ParameterHistories, number: int) -> bool:
     )
 
 
+def _is_any_list_unread(case: Case, choice: Location) -> bool:
+    """Whether the function that chooses parameters makes another list of them and reads it nowhere."""
+    tree = own_tree(case, choice.file)
+    statement = None if tree is None else tree.statement_at(choice.line)
+    if tree is None or statement is None:
+        return False
+    scope = tree.scope(statement)
+    read = {each.id for each in ast.walk(scope) if isinstance(each, ast.Name) and is_read(each)}
+    made = (each for each in ast.walk(scope) if isinstance(each, ast.Assign) and isinstance(each.value, ast.ListComp))
+    return any(
+        isinstance(target, ast.Name) and target.id not in read and called_name(each.value.generators[0].iter) in _LISTS
+        for each in made
+        if isinstance(each.value, ast.ListComp)
+        for target in each.targets
+    )
+
+
+_LISTS = frozenset({"parameters", "named_parameters"})
+
+
 def _is_of_one_model(histories: ParameterHistories, left_out: list[int], given: int) -> bool:
     """Whether the optimizer was given other parameters of the model that these belong to."""
     held = (histories.name(use.tensor) for use in histories.log.calls[given].inputs)
@@ -178,11 +206,21 @@ def _nearest(histories: ParameterHistories, left_out: list[int], made: list[int]
     calls = histories.log.calls
     votes: dict[int | None, int] = defaultdict(int)
     for row, leaves in histories.reached_by.items():
-        step = next((step for step in histories.steps if step > row), None)
+        step = _step_after(histories, row)
         if step is not None and not leaves.isdisjoint(left_out):
-            is_vain = leaves.isdisjoint(use.tensor for use in calls[step].inputs)
-            votes[calls[step].optimizer] += _VAIN_STEP if is_vain else 1
+            votes[calls[step].optimizer] += _VAIN_STEP if _is_step_vain(histories, row, leaves) else 1
     return max(made, key=lambda row: votes[calls[row].optimizer])
+
+
+def _step_after(histories: ParameterHistories, row: int) -> int | None:
+    place = bisect_right(histories.steps, row)
+    return histories.steps[place] if place < len(histories.steps) else None
+
+
+def _is_step_vain(histories: ParameterHistories, row: int, leaves: Collection[int]) -> bool:
+    """Whether the step that follows a backward has none of the gradients that it computed."""
+    step = _step_after(histories, row)
+    return step is not None and {*leaves}.isdisjoint(use.tensor for use in histories.log.calls[step].inputs)
 
 
 _VAIN_STEP = 100

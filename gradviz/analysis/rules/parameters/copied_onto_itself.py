@@ -184,15 +184,19 @@ def _words(call: Call, names: str, *, is_one: bool) -> tuple[str, str, str]:
 
 
 def _second_name(case: Case, copying: Location | None, tensor: int) -> Location | None:
-    """The only line that gives the model of a parameter a second name: ``target = model``."""
+    """The only line that gives the model of a parameter a second name, ``target = model``; else the only one of that
+    file that makes a shallow copy, whatever the model is called there."""
     words = set(case.histories.name(tensor).split(".")[:-1])
     lines = {} if copying is None else case.capture.sources.get(copying.file, {})
     found = [
         number
         for number, text in lines.items()
         if not words.isdisjoint(model.rpartition(".")[2] for _, model in assigned_names(text))
-    ]
+    ] or [number for number, text in lines.items() if _SHALLOW in text and list(assigned_names(text))]
     return Location(copying.file, found[0]) if copying is not None and len(found) == 1 else None
+
+
+_SHALLOW = "copy.copy("
 
 
 def _target(case: Case, row: int, call: Call) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location, Severity, location_of_line
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
+from gradviz.analysis.parameters.frozen_parameters import found_no_parameters
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
 from gradviz.analysis.rules.bases.formulas.neutral_values import neutral_effect
 from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps, is_in_a_module
 from gradviz.analysis.rules.bases.sources.names.names_in_rows import is_fourth, parameters_beside
-from gradviz.analysis.sources.source_tree import tree_of
+from gradviz.analysis.sources.source_tree import called_name, tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _IN_INIT = re.compile(r"__init__(\.<locals>\.<(list|dict|set)comp>|\.<locals>\.<genexpr>)*$")
@@ -89,6 +91,8 @@ class PlainTensor(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
+        if found_no_parameters(case.capture.error):
+            yield from self._of_empty_module(case)
         if not histories.steps or not histories.reached:
             return
         kept: dict[int, str | None] = {}
@@ -118,6 +122,25 @@ class PlainTensor(Rule):
                     told.add((name, finding.location))
                     yield finding
 
+    def _of_empty_module(self, case: Case) -> Iterator[Finding]:
+        """The tensors of modules that make no parameter and no other module, where an optimizer got no parameters."""
+        error = case.capture.error
+        for tensor, known in enumerate(case.dataflow.log.tensors):
+            name = None if known.producer is None else _attribute(case, tensor)
+            location = None if known.producer is None else location_of_call(case.dataflow, known.producer)
+            if name is not None and location is not None and _makes_nothing_else(case, location):
+                yield self.finding(
+                    f"an optimizer was given no parameters, and self.{name} is a plain tensor, which parameters() does "
+                    "not contain",
+                    severity="error",
+                    symptom="raises",
+                    why="a module's parameters() and state_dict() have only what was assigned as torch.nn.Parameter, "
+                    "or registered as a buffer",
+                    fix="assign torch.nn.Parameter(...)",
+                    location=location,
+                    symptom_location=None if error is None or error.call_site is None else Location(*error.call_site),
+                )
+
     def _finding(self, case: Case, tensor: int, name: str, row: int) -> Finding:
         flow = case.dataflow
         made = flow.log.tensors[tensor].producer
@@ -139,6 +162,15 @@ class PlainTensor(Rule):
             location=location,
             tensors=dead,
         )
+
+
+def _makes_nothing_else(case: Case, location: Location) -> bool:
+    """Whether the class around a line makes no parameter, and nothing that may have some."""
+    tree = tree_of(case.capture.sources.get(location.file, {}))
+    statement = tree.statement_at(location.line)
+    around = () if statement is None else tree.around(statement)
+    owner = next((each for each in around if isinstance(each, ast.ClassDef)), None)
+    return owner is not None and not any(called_name(each)[:1].isupper() for each in ast.walk(owner))
 
 
 def _is_named_like_parameters(case: Case, location: Location, name: str) -> bool:

@@ -200,11 +200,14 @@ class RequiresGradFalse(Rule):
         who = f"{histories.together(tensors)} {'is' if one else 'are'} in the optimizer"
         has_trained = any(histories.is_ever_stepped_live(each) for each in tensors)
         trains = f"train{'s' if one else ''}"
+        joined = None if row is not None or made is not None else _where_it_joined(histories, tensors[0])
         return self.finding(
             f"{who}, but {f'no longer {trains} after some steps' if has_trained else f'never {trains}'}: "
             + (
                 f"{'it was' if one else 'they were'} frozen after the optimizer got {it}, and nothing unfreezes {it}"
                 if row is not None
+                else f"{'it was' if one else 'they were'} frozen when the optimizer got {it}, after its first steps"
+                if joined is not None
                 else f"{'it does' if one else 'they do'} not require grad"
             ),
             severity="warning",
@@ -213,10 +216,21 @@ class RequiresGradFalse(Rule):
             fix=_UNFREEZE if made is None else _NO_DEFAULT,
             location=location_of_flag(histories, row)
             if row is not None
-            else made or location_where_flagged(histories, tensors[0]),
+            else made or joined or location_where_flagged(histories, tensors[0]),
+            symptom_location=None if joined is None else location_where_flagged(histories, tensors[0]),
             tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
+
+
+def _where_it_joined(histories: ParameterHistories, number: int) -> Location | None:
+    """The line that gave a frozen tensor to an optimizer which had made steps before: it was to train from there on."""
+    for optimizer in histories.optimizers_of(number):
+        row, use = histories.first_given(optimizer).get(number, (None, None))
+        steps = histories.steps_by_optimizer.get(optimizer, [])
+        if row is not None and use is not None and not use.requires_grad and steps and steps[0] < row:
+            return location_of_call(histories.flow, row)
+    return None
 
 
 _UNFREEZE = "unfreeze what should train (check which names the call really matches); remove the rest from the optimizer"

@@ -190,17 +190,23 @@ def _is_index(flow: Dataflow, use: TensorUse) -> bool:
 
 def _without_a_position(flow: Dataflow, row: int, indexes: list[TensorUse], along: int | None) -> int:
     """Entries of an index beyond the number of positions that it can name."""
+    shapes = [[size for size in flow.log.tensors[use.tensor].facts.shape if isinstance(size, int)] for use in indexes]
+    if not shapes or not all(shapes):
+        return 0
     positions = 1
     for use in indexes:
         values = flow.values_of(use, row)
         if values is None or values.minimum is None or values.maximum is None:
-            return 0
-        positions *= int(values.maximum) - int(values.minimum) + 1
-    shapes = [[size for size in flow.log.tensors[use.tensor].facts.shape if isinstance(size, int)] for use in indexes]
-    if not shapes or not all(shapes):
-        return 0
+            sizes = shape_of(flow, flow.log.calls[row].inputs[0].tensor)
+            if along is None or not -len(sizes) <= along < len(sizes):
+                return 0
+            positions *= sizes[along]
+        else:
+            positions *= int(values.maximum) - int(values.minimum) + 1
     if along is None:
         entries = max(prod(shape) for shape in shapes)
+    elif len(shapes[0]) == 1:  # index_copy() and index_fill() name positions of any axis by one axis
+        entries = shapes[0][0]
     else:
         entries = shapes[0][along] if -len(shapes[0]) <= along < len(shapes[0]) else 0
     return max(entries - positions, 0)

@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, callers, is_in_library, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.gradients.gradient_changes import clips_of_sums
 from gradviz.analysis.gradients.gradient_events import DiscardedGradients, MovedBetween, ReusedGradients, StaleReads
 from gradviz.analysis.gradients.gradients_of_players import players_mixed
@@ -116,7 +116,7 @@ class MissingZeroGrad(MixedPlayersRule):
             symptom="grad_wrong",
             why="backward() adds to .grad, so each step follows the sum of all gradients since they were cleared",
             fix=_remedy(histories, reused),
-            location=location_of_call(histories.flow, here),
+            location=_location_outside_helper(histories, here),
             symptom_location=location_of_call(histories.flow, _step_around(histories, reused.step)),
             tensors=names_of(histories.flow, reused.tensors),
             evidence={"steps": reused.steps, "parameters": len(reused.tensors)},
@@ -144,7 +144,7 @@ class MissingZeroGrad(MixedPlayersRule):
             why="zero_grad() runs between backward() and step(), so the step uses only later gradients, or none",
             fix="call step() after each backward(), or clear gradients once for every step: right after it, or before "
             "its first backward()",
-            location=location_of_call(histories.flow, discarded.clear),
+            location=_location_outside_helper(histories, discarded.clear),
             symptom_location=location_of_call(histories.flow, discarded.backward),
             tensors=names_of(histories.flow, discarded.tensors),
             evidence={"backward_calls": discarded.backward_calls, "of": discarded.all_backward_calls},
@@ -218,6 +218,12 @@ def _is_beside(flow: Dataflow, clear: int | None, step: int) -> bool:
     """Whether a call that clears gradients is made in a function in which, or from which, a step is made."""
     own = None if clear is None else flow.line_of(clear)
     return own is not None and (own.file, own.function) in {(line.file, line.function) for line in callers(flow, step)}
+
+
+def _location_outside_helper(histories: ParameterHistories, row: int) -> Location | None:
+    """The line of a call; of a ``zero_grad()`` in a method of that name, the line that calls the method."""
+    lines = (line for line in callers(histories.flow, row) if not line.function.endswith("zero_grad"))
+    return location_of_line(next(lines, None)) or location_of_call(histories.flow, row)
 
 
 def _remedy(histories: ParameterHistories, reused: ReusedGradients) -> str:

@@ -15,7 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.draws.equal_members import EqualMembers, equal_members
-from gradviz.analysis.rules.bases.batches.draws.given_seeds import line_that_gives_the_seed
+from gradviz.analysis.rules.bases.batches.draws.given_seeds import line_that_gives_the_seed, takes_generator
 from gradviz.analysis.rules.bases.batches.draws.views_alike import draws_of_equal_views
 from gradviz.analysis.rules.bases.batches.fresh_operands import ARITHMETIC, DRAWS, KEEPS_ONE, is_fresh
 from gradviz.analysis.rules.bases.batches.seeded_again import (
@@ -95,7 +95,7 @@ class SameRandomNumbers(Rule):
             if len(rows) < _MIN_DRAWS or 2 * len(rows) < len(_steps_of_drawing(case, rows)):
                 continue
             drawn, location = location_of_call(flow, rows[-1]), _seeding_line(case, rows[-1])
-            is_of_own = "generator=" in (case.source_line(drawn) or "")
+            is_of_own = drawn is not None and takes_generator(case, drawn)
             if location == drawn and not is_of_own:
                 location = line_that_seeds_all(case, rows) or drawn
             matters = _why_it_matters(case, rows, is_seeded_there=is_of_own and location != drawn) if is_noise else None

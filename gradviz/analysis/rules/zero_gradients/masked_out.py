@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.zero_factors import is_times_zero
+from gradviz.analysis.finding import Location
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
+from gradviz.analysis.rules.bases.sources.own_files import own_tree
+from gradviz.analysis.rules.bases.sources.rates.capped_divisions import line_of_floor_division
 from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule, operand_words
 
 
@@ -51,6 +56,14 @@ class MaskedOut(ZeroGradientRule):
         if zero.operand is not None:
             return f"all inputs of {operation}() are zero ({operand_words(zero)})"
         return f"{operation}() removes all of it, as its other operand is 0 or its mask selects nothing"
+
+    def wrong_use(self, case: Case, zero: ZeroGradient) -> tuple[Location | None, str] | None:
+        """The line that rounds a factor down to 0."""
+        is_by_number = zero.call is not None and is_times_zero(case.dataflow.log.calls[zero.call])
+        here = case.location_of_call(zero.call) if zero.call is not None and is_by_number else None
+        tree = None if here is None else own_tree(case, here.file)
+        line = None if here is None or tree is None else line_of_floor_division(tree, here.line)
+        return None if here is None or line is None else (Location(here.file, line), "divide with /: // rounds down")
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "part":

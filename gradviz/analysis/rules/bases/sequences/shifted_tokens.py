@@ -82,6 +82,8 @@ def _step(flow: Dataflow, row: int, call: Call, name: str) -> _Step | None:
         return _Step(call.inputs[0].tensor, None, (call.inputs[1].tensor,))
     if name == "setitem":
         return _written(flow, call)
+    if name in ("masked_fill", "where"):
+        return _without_ignored(call)
     if name in ("stack", "pad_sequence"):
         return _Step(call.inputs[0].tensor, None, (len(call.inputs),))
     start = call.scalars.get("2", call.scalars.get("start"))
@@ -120,6 +122,14 @@ def _written(flow: Dataflow, call: Call) -> _Step | None:
         return None
     is_behind = any(place.endswith(".start") for place in call.scalars)
     return _Step(written, (-1, part[shorter[0]]) if is_behind else None)
+
+
+def _without_ignored(call: Call) -> _Step | None:
+    """What ``labels.masked_fill(padding, -100)`` or ``where(padding, -100, labels)`` took the other labels from."""
+    numbers = [value for place, value in call.scalars.items() if place in ("1", "2", "value", "input", "other")]
+    labels = [use.tensor for use in call.inputs if use.place != ("1" if plain_name(call.function) != "where" else "0")]
+    is_ignored = len(numbers) == 1 and type(numbers[0]) in (int, float) and numbers[0] < 0  # type: ignore[operator]
+    return _Step(labels[0]) if is_ignored and len(labels) == 1 else None
 
 
 def _indexed(flow: Dataflow, row: int, call: Call, given: tuple[int, ...], made: tuple[int, ...]) -> _Step:

@@ -13,8 +13,10 @@ from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
     SourceTree,
     called_name,
+    defaults_of,
     given_to,
     last_line,
+    last_name,
     names_in,
     parameters_of,
     tree_of,
@@ -53,6 +55,27 @@ def line_that_gives_the_seed(case: Case, row: int, seeding: Location) -> Locatio
             return Location(outer.file, outer.line) if given else None
         function = _function_around(tree, outer.line)
     return None
+
+
+def takes_generator(case: Case, drawn: Location) -> bool:
+    """Whether a line gives its draw a generator, which its function may be given or not: then any call of the program
+    has to give one."""
+    tree = tree_of(case.capture.sources.get(drawn.file, {}))
+    if "generator=" not in (case.source_line(drawn) or ""):
+        return False
+    statement, function = tree.statement_at(drawn.line), _function_around(tree, drawn.line)
+    calls = [each for each in (() if statement is None else ast.walk(statement)) if isinstance(each, ast.Call)]
+    names = {last_name(each.value) for call in calls for each in call.keywords if each.arg == "generator"}
+    optional = {name for name, value in defaults_of(function) if _is_none(value)} if function is not None else set()
+    if function is None or not names or not names <= optional:
+        return True
+    asked = (call for lines in case.files_of_program.values() for call in tree_of(lines).nodes)
+    uses = (call for call in asked if isinstance(call, ast.Call) and called_name(call) == function.name)
+    return any(name in names for call in uses for name, _ in given_to(function, call))
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def line_that_gives_one_seed(case: Case, draw: int) -> Location | None:

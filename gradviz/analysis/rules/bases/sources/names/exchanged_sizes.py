@@ -6,6 +6,8 @@
 >>> exchanged_sizes(SourceTree(dict(enumerate(lines, start=1))), 3, (2, 5, 3), (6, 5))
 Exchanged(line=2, names=('b', 't', 'm'), pair=('t', 'm'))
 >>> exchanged_sizes(SourceTree(dict(enumerate(lines, start=1))), 3, (2, 3, 5), (6, 5))
+>>> exchanged_sizes(SourceTree(dict(enumerate(lines, start=1))), 3, (2, 2, 3), (6, 2)).pair
+('t', 'm')
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from math import prod
 
 from msgspec import Struct
 
-from gradviz.analysis.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, is_read
 
 
 class Exchanged(Struct, frozen=True):
@@ -34,7 +36,7 @@ class Exchanged(Struct, frozen=True):
 @lru_cache(maxsize=1024)
 def exchanged_sizes(tree: SourceTree, line: int, given: tuple[int, ...], made: tuple[int, ...]) -> Exchanged | None:
     """Those of a ``reshape()`` or ``view()`` on a line; None where the sizes that ran do not agree with their names,
-    as after a transposition, or do not tell them apart.
+    as after a transposition, or do not tell them apart, and it reshapes another variable than these were taken of.
 
     Args:
         given: the shape that the reshape got.
@@ -54,7 +56,7 @@ def exchanged_sizes(tree: SourceTree, line: int, given: tuple[int, ...], made: t
         first, names = taken
         sizes = dict(zip(names, given, strict=True))
         moved = [name for name in _in_full(parts, names) if sizes[name] != 1]
-        is_apart = len({sizes[name] for name in moved}) == len(moved)
+        is_apart = len({sizes[name] for name in moved}) == len(moved) or _is_of_same_tensor(tree, call, first)
         if not is_apart or not _agree(parts, sizes, made):
             continue
         order = [names.index(name) for name in moved]
@@ -94,6 +96,21 @@ def _taken(tree: SourceTree, call: ast.AST, words: list[str]) -> tuple[int, tupl
         if tree.scope(target) is scope and target.lineno < getattr(call, "lineno", 0) and named <= {*names}:
             found = target.lineno, tuple(names)
     return found if found is not None and len({*found[1]}) == len(found[1]) else None
+
+
+def _is_of_same_tensor(tree: SourceTree, call: ast.AST, taken: int) -> bool:
+    """Whether a call reshapes the very variable whose sizes were taken: then the names alone tell the axes apart."""
+    given = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    statement, scope = tree.statement_at(taken), tree.scope(call)
+    if not isinstance(given, ast.Name) or not isinstance(statement, ast.Assign):
+        return False
+    value = statement.value.func if isinstance(statement.value, ast.Call) else statement.value
+    owner = value.value if isinstance(value, ast.Attribute) else None
+    assigned = (
+        each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id == given.id and not is_read(each)
+    )
+    is_kept = not any(taken < each.lineno < given.lineno for each in assigned)
+    return isinstance(owner, ast.Name) and owner.id == given.id and is_kept
 
 
 def _in_full(parts: list[tuple[str, ...] | None], names: tuple[str, ...]) -> list[str]:
