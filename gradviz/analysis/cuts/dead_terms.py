@@ -124,11 +124,27 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
                 break
             if _is_a_setting_of_the_loss(flow, cuts[0], backward) or _is_of_a_freed_graph(flow, cuts[0]):
                 break
+            if cuts[0].kind in _ON_PURPOSE and _is_target_of_data(flow, term, row, cuts):
+                break
             trained = _trained_above(histories, cuts)
             if trained and not _only_shifts_the_value(flow, cuts[0], live):
                 yield DeadTerm(term, cuts[0], row, backward, trained)
             if trained:
                 break
+
+
+def _is_target_of_data(flow: Dataflow, term: int, row: int, cuts: list[Cut]) -> bool:
+    """Whether a term compares what was cut with what was not, and is a constant, too: a target is one on purpose, and
+    what is compared with it should have been computed by the model."""
+    since, cutting = flow.step_before(row), {cut.call for cut in cuts}
+    for made, call in flow.makers(term, row, _MAX_TERMS):
+        if len(call.inputs) == _BOTH and made > since:
+            are_cut = [not cutting.isdisjoint(flow.ancestors(use.tensor, made, since)) for use in call.inputs]
+            return are_cut.count(True) == 1
+    return False
+
+
+_BOTH = 2
 
 
 def _trained_above(histories: ParameterHistories, cuts: list[Cut]) -> tuple[int, ...]:

@@ -301,6 +301,17 @@ class ParameterHistories:
         """Whether anything known was computed from it, including uses on other threads by a module that has it."""
         return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))
 
+    def is_only_copied(self, number: int) -> bool:
+        """Whether all that was computed from it are values of other parameters and buffers, without a gradient, as
+        those of a target network that follows it."""
+        calls = [self.log.calls[row] for row in self.forward_uses(number)]
+        return bool(calls) and all(
+            call.grad_mode != "enabled"
+            and bool(call.outputs)
+            and all(use.is_leaf and self.tensor(use.tensor).role != "tensor" for use in call.outputs)
+            for call in calls
+        )
+
     def is_used_without_gradient(self, number: int) -> bool:
         """Whether something was computed from what ``detach()`` or ``.data`` gave of it.
 

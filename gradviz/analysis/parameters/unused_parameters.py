@@ -49,7 +49,9 @@ def never_used(
     silent = [
         number
         for number in sorted(histories.trained - histories.reached)
-        if histories.is_ever_stepped_live(number) and _is_on(histories, number) and not histories.is_used(number)
+        if histories.is_ever_stepped_live(number)
+        and _is_on(histories, number)
+        and (not histories.is_used(number) or histories.is_only_copied(number))
     ]
     groups: dict[tuple[Location | None, bool, bool, str, bool], list[tuple[int, int | None]]] = defaultdict(list)
     siblings = Siblings(histories)

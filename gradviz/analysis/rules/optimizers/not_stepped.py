@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.gradients.read_gradients import left_out_beside_others
-from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
+from gradviz.analysis.parameters.parameter_histories import GIVES_A_GRADIENT, HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
@@ -230,13 +230,16 @@ _VAIN_STEP = 100
 def _where_to_step(histories: ParameterHistories, optimizer: int, reaching: list[int]) -> int:
     """The call that clears the gradients after a backward, if it stands below it: the step belongs before it.
 
-    Else the last backward.
+    Else the last assignment to their ``.grad`` behind it, or the last backward itself.
     """
     flow, calls = histories.flow, histories.log.calls
+    held = histories.held_by(optimizer)
+    given = (row for row in flow.rows_of_function(GIVES_A_GRADIENT) if row > reaching[-1])
+    assigned = [row for row in given if any(use.tensor in held for use in calls[row].inputs)]
     last = location_of_call(flow, reaching[-1])
     for row in flow.rows_of_kind("zero_grad"):
         here = location_of_call(flow, row)
         is_below = last is not None and here is not None and here.file == last.file and here.line > last.line
         if calls[row].optimizer == optimizer and row > reaching[0] and is_below:
             return row
-    return reaching[-1]
+    return (assigned or reaching)[-1]

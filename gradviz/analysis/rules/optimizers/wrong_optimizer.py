@@ -67,6 +67,8 @@ class WrongOptimizer(Rule):
         log, flow = histories.log, histories.flow
         stepped = {log.calls[row].optimizer for row in histories.steps}
         handed_on = HandedOnGradients(log)
+        # A closure computes the gradients of its step anew, whatever was there before.
+        with_closure = {log.calls[row].inside for row in histories.backward_calls}
         for number, optimizer in enumerate(log.optimizers):
             held = {tensor for group in optimizer.groups for tensor in group}
             first = next((row for row, leaves in histories.reached_by.items() if not leaves.isdisjoint(held)), None)
@@ -74,7 +76,9 @@ class WrongOptimizer(Rule):
                 continue
             if any(flow.changes(each, first, len(log.calls)) or handed_on.is_of(each) for each in held):
                 continue
-            steps = [row for row in histories.steps if _steps_for(histories, row, number, held)]
+            steps = [
+                row for row in histories.steps if row not in with_closure and _steps_for(histories, row, number, held)
+            ]
             if steps:
                 yield self._finding(case, number, held, steps)
         yield from self._swapped(case)

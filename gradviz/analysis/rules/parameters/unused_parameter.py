@@ -27,7 +27,12 @@ from gradviz.analysis.parameters.unused_parameters import (
     used_out_of_sight,
 )
 from gradviz.analysis.rules.bases.formulas.derivatives.hidden_zeros import HiddenZeros, hidden_zeros
-from gradviz.analysis.rules.bases.parameters.lost_results import line_that_gets, use_it, where_left_out
+from gradviz.analysis.rules.bases.parameters.lost_results import (
+    line_that_gets,
+    use_it,
+    where_argument_is_unread,
+    where_left_out,
+)
 from gradviz.analysis.rules.bases.parameters.unused_rule import UnusedRule
 from gradviz.analysis.sources.source_tree import tree_of
 from gradviz.capture.capture import ScriptError
@@ -96,7 +101,8 @@ class UnusedParameter(UnusedRule):
         for number, row in refused_targets(histories):
             if number not in without_path:
                 is_computed = histories.tensor(number).role != "parameter"  # It has a line of its own.
-                key = row, where_left_out(histories, number, row), number if is_computed else None
+                left = where_argument_is_unread(case, row) or where_left_out(histories, number, row)
+                key = row, left, number if is_computed else None
                 together.setdefault(key, []).append(number)
         for (row, place, _), numbers in together.items():
             yield self._refused_target(case, numbers, row, place)

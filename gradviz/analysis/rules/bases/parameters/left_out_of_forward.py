@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
 from gradviz.analysis.sources.source_tree import SourceTree
@@ -34,17 +35,19 @@ class LeftOut(NamedTuple):
 
 
 def forward_that_leaves_out(case: Case, number: int) -> tuple[Location, str] | None:
-    """The line at which the ``forward()`` of a module returns without a parameter that another method of it uses, and
-    the name of that method."""
-    made = case.histories.line_where_made(number)
-    tree = None if made is None else own_tree(case, made.file)
-    if made is None or tree is None:
-        return None
-    found = forward_without(tree, made.line, case.histories.name(number).split("."))
-    return None if found is None else (Location(made.file, found.forward), found.other)
+    """The line at which the ``forward()`` of a module returns without a parameter that another method of it uses, or
+    that only a copy of the model follows, and the name of that method."""
+    made, path = case.histories.made_by(number), case.histories.name(number).split(".")
+    is_followed = case.histories.is_only_copied(number)
+    for line in () if made is None else callers(case.dataflow, made):
+        tree = own_tree(case, line.file)
+        found = None if tree is None else forward_without(tree, line.line, path, is_followed=is_followed)
+        if found is not None:
+            return Location(line.file, found.forward), found.other
+    return None
 
 
-def forward_without(tree: SourceTree, made: int, path: Sequence[str]) -> LeftOut | None:
+def forward_without(tree: SourceTree, made: int, path: Sequence[str], *, is_followed: bool = False) -> LeftOut | None:
     """The same for a parameter that a line of a class makes, with the parts of its name."""
     statement = tree.statement_at(made)
     owner = (
@@ -57,9 +60,9 @@ def forward_without(tree: SourceTree, made: int, path: Sequence[str]) -> LeftOut
     for attribute in attributes.intersection(path):
         users = [name for name, method in methods.items() if attribute in _read(method) and name not in _MAKERS]
         forward = methods.get("forward")
-        if forward is not None and users and not _reaches(methods, forward, attribute):
+        if forward is not None and (users or is_followed) and not _reaches(methods, forward, attribute):
             ends = [each for each in ast.walk(forward) if isinstance(each, ast.Return)]
-            return LeftOut(ends[-1].lineno, users[0]) if ends else None
+            return LeftOut(ends[-1].lineno, next(iter(users), "")) if ends else None
     return None
 
 

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import UnusedParameters
 from gradviz.analysis.rules.bases.sources.own_files import own_tree
-from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line, names_in
+from gradviz.analysis.sources.source_tree import SourceTree, called_name, last_line, names_in, parameters_of
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
@@ -43,6 +43,28 @@ def where_left_out(histories: ParameterHistories, number: int, row: int) -> Loca
     beside = [*before, *behind] if is_bias else [*behind, *before]
     rows = rows or [each for other in beside for each in histories.forward_uses(other) if each < row][:1]
     return location_of_call(histories.flow, rows[-1]) if rows else None
+
+
+def where_argument_is_unread(case: Case, row: int) -> Location | None:
+    """The line at which a function returns that does not read what it was given, if one such function computed a part
+    of what a backward started from."""
+    flow = case.dataflow
+    rows = {each for use in flow.log.calls[row].roots for each in flow.ancestors(use.tensor, row)}
+    lines = {(line.file, line.line) for each in rows for line in callers(flow, each)}
+    found = dict[tuple[str, int], Location]()
+    for file, number in lines:
+        tree = own_tree(case, file)
+        statement = None if tree is None else tree.statement_at(number)
+        function = None if tree is None or statement is None else tree.scope(statement)
+        if isinstance(function, ast.FunctionDef) and _has_unread_argument(function):
+            ends = [each.lineno for each in ast.walk(function) if isinstance(each, ast.Return)]
+            found[file, function.lineno] = Location(file, max(ends, default=function.lineno))
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _has_unread_argument(function: ast.FunctionDef) -> bool:
+    read = {name for statement in function.body for name in names_in(statement)}
+    return any(name not in read and not name.startswith("_") for name in parameters_of(function))
 
 
 def written_into_data(case: Case, group: UnusedParameters) -> str:

@@ -128,6 +128,11 @@ class UnusedRule(Rule):
                 _NAMES_WITH_DOTS,
                 "model.set_submodule(name, module), or setattr() on the parent that has the child",
             )
+        elif histories.is_only_copied(group.tensors[0]):
+            what = f"only a copy of the model, which follows {pronoun}, uses {pronoun}"
+            why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
+            left_out = forward_that_leaves_out(case, group.tensors[0])
+            group = replace(group, location=None)  # the line that copies them
         elif group.instead is None and is_not_chosen(case, group):
             severity = "note"
             what = f"nothing is computed from {pronoun}: the program chose other parts of the model"
@@ -140,7 +145,7 @@ class UnusedRule(Rule):
             what = f"nothing is ever computed from {pronoun}{_instead(histories, group)}"
             why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
             left_out = forward_that_leaves_out(case, group.tensors[0])
-        here = read or group.location or (None if left_out is None else left_out[0])
+        here = read or (group.location if left_out is None else left_out[0])
         return self.finding(
             f"{histories.together(group.tensors)} {verb} in the optimizer, but {what}",
             severity=severity,
