@@ -1381,7 +1381,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
-    "GV205": (("look at what makes the factor: an integer division", (("5 // 100", "5 / 100"),)),),
+    "GV205": (("divide with /: // rounds down", (("5 // 100", "5 / 100"),)),),
     "GV206": (
         (
             "look for a constant, an empty mask or a flat range",

@@ -100,7 +100,7 @@ class GraphFreed(Rule):
         cached = line_that_caches(case, found.backward, failed.reached(found.backward).crossing(found.earlier))
         if cached is not None:
             return self._cached(case, cached, found)
-        if flow.log.calls[found.earlier].scalars.get("retain_graph") is False:
+        if _FREES in (case.source_line(location_of_line(flow.line_of(found.earlier))) or ""):
             return self._of_freeing(case, found)
         other = _loss_without_backward(case, flow, found)
         if other is not None:
@@ -286,6 +286,7 @@ def _facts(case: Case, found: Freed) -> dict[str, Any]:
     }
 
 
+_FREES = "retain_graph=False"
 _MAX_PARTS = 6
 _PARTS = frozenset({"getitem", "index_select", "gather", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to"})
 

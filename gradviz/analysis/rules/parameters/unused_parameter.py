@@ -101,8 +101,8 @@ class UnusedParameter(UnusedRule):
         for number, row in refused_targets(histories):
             if number not in without_path:
                 is_computed = histories.tensor(number).role != "parameter"  # It has a line of its own.
-                left = where_argument_is_unread(case, row) or where_left_out(histories, number, row)
-                key = row, left, number if is_computed else None
+                place = where_argument_is_unread(case, row) or where_left_out(histories, number, row)
+                key = row, place, number if is_computed else None
                 together.setdefault(key, []).append(number)
         for (row, place, _), numbers in together.items():
             yield self._refused_target(case, numbers, row, place)

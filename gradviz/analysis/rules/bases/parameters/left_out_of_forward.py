@@ -58,7 +58,11 @@ def forward_without(tree: SourceTree, made: int, path: Sequence[str], *, is_foll
     attributes = {each.attr for each in ast.walk(statement) if isinstance(each, ast.Attribute) and _is_set(each)}
     methods = {each.name: each for each in owner.body if isinstance(each, ast.FunctionDef)}
     for attribute in attributes.intersection(path):
-        users = [name for name, method in methods.items() if attribute in _read(method) and name not in _MAKERS]
+        users = [
+            name
+            for name, method in methods.items()
+            if attribute in _read(method) and name not in _MAKERS and _computes_with(method, attribute)
+        ]
         forward = methods.get("forward")
         if forward is not None and (users or is_followed) and not _reaches(methods, forward, attribute):
             ends = [each for each in ast.walk(forward) if isinstance(each, ast.Return)]
@@ -84,6 +88,17 @@ def _attributes(method: ast.AST) -> Iterator[str]:
             yield node.attr
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
+
+
+def _computes_with(method: ast.FunctionDef, attribute: str) -> bool:
+    """Whether it does more than to read the number, for a log."""
+    read = [each for each in ast.walk(method) if isinstance(each, ast.Attribute) and each.attr == attribute]
+    numbers = {
+        id(each.value)
+        for each in ast.walk(method)
+        if isinstance(each, ast.Attribute) and each.attr in ("item", "tolist", "detach")
+    }
+    return any(id(each) not in numbers for each in read)
 
 
 def _reaches(methods: dict[str, ast.FunctionDef], start: ast.FunctionDef, attribute: str) -> bool:
