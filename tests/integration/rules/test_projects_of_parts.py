@@ -219,6 +219,22 @@ def closure():
     return loss
 refit.step(closure)
 """
+FORGOTTEN = """
+def fit(model, x):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(5):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+    optimizer = torch.optim.LBFGS(model.parameters())  # HERE
+    def closure():
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss
+    return closure().item()
+fit(nn.Linear(4, 1), torch.randn(8, 4))
+"""
 TWINS = f"""
 class Twins(nn.Module):
     def __init__(self):
@@ -329,7 +345,7 @@ for step in range(4):
 {TRAIN}
 """
 FAULTS = {
-    "not_stepped": (CRITIC, ACTOR, LIST_UNREAD, NEVER_STEPS_BESIDE_A_CLOSURE),
+    "not_stepped": (CRITIC, ACTOR, LIST_UNREAD, NEVER_STEPS_BESIDE_A_CLOSURE, FORGOTTEN),
     "not_registered": (ONLY_LISTED,),
     "plain_tensor": (PLAIN,),
     "term_without_gradient": (STAGES,),
@@ -366,6 +382,7 @@ RIGHT = {
     "a group that is unfrozen before": JOINED_FROZEN.replace(
         "        optimizer.add", "        body.requires_grad_(True)\n        optimizer.add"
     ),
+    "an optimizer that closes in": FORGOTTEN.replace("return closure", "optimizer.step(closure)\n    return closure"),
     "positions that are added up": COPIED_TO_POSITIONS.replace("index_copy", "index_add"),
 }
 

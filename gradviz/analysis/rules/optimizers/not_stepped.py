@@ -65,6 +65,7 @@ class NotStepped(Rule):
         if case.capture.error is not None:
             return
         yield from self._idle_optimizers(histories)
+        yield from self._forgotten(case)
         yield from self._in_no_optimizer(case, histories)
 
     def _idle_optimizers(self, histories: ParameterHistories) -> Iterator[Finding]:
@@ -100,6 +101,25 @@ class NotStepped(Rule):
                 tensors=names_of(flow, held),
                 evidence={"backward_calls": len(reaching), "parameters": len(held)},
             )
+
+    def _forgotten(self, case: Case) -> Iterator[Finding]:
+        """Optimizers of what others train, which the function that makes them does not step."""
+        histories = case.histories
+        log, stepped = histories.log, {histories.log.calls[row].optimizer for row in histories.steps}
+        for number, optimizer in enumerate(log.optimizers):
+            given = histories.given_at(number)
+            made = location_of_call(histories.flow, given[0]) if given and stepped and number not in stepped else None
+            held = histories.held_by(number)
+            if made is not None and held and held <= histories.trained and _is_never_asked_to_step(case, made):
+                yield self.finding(
+                    f"this {optimizer.class_name} is made, and nothing calls its step()",
+                    symptom="grad_wrong",
+                    why="what it was to do with the gradients does not happen: only the steps of another optimizer "
+                    "change these parameters",
+                    fix="call its step() in the loop behind it, or leave it out",
+                    location=made,
+                    tensors=names_of(histories.flow, sorted(held)),
+                )
 
     def _in_no_optimizer(self, case: Case, histories: ParameterHistories) -> Iterator[Finding]:
         log = histories.log
@@ -139,6 +159,20 @@ class NotStepped(Rule):
             tensors=names_of(histories.flow, left_out),
             evidence={"parameters": len(left_out), "backward_calls": max(accumulating[n] for n in left_out)},
         )
+
+
+def _is_never_asked_to_step(case: Case, made: Location) -> bool:
+    """Whether a line gives an optimizer to a variable of which its function only uses ``zero_grad()`` afterwards."""
+    tree = own_tree(case, made.file)
+    statement = None if tree is None else tree.statement_at(made.line)
+    if tree is None or not isinstance(statement, ast.Assign) or next(tree.loops_around(statement), None) is not None:
+        return False
+    target, scope = statement.targets[0], tree.scope(statement)
+    if not isinstance(target, ast.Name) or scope is tree.module:
+        return False
+    reads = (each for each in ast.walk(scope) if isinstance(each, ast.Name) and each.id == target.id and is_read(each))
+    used = (tree.parent(each) for each in reads if each.lineno > statement.lineno)
+    return all(isinstance(each, ast.Attribute) and each.attr == "zero_grad" for each in used)
 
 
 def _is_still_trainable(histories: ParameterHistories, number: int, backward_calls: int) -> bool:
