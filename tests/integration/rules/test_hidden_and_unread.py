@@ -152,3 +152,35 @@ def test_what_should_be_something_else_is_told(cause: str, lines: str, tmp_path:
 )  # fmt: skip
 def test_healthy_look_alikes_are_left_alone(cause: str, lines: str, tmp_path: Path) -> None:
     assert cause not in {each for each, _ in causes(lines, tmp_path)}
+
+
+HELD_OUT_OF_WHAT_WAS_MEASURED = """
+cell, out = nn.GRUCell(6, 16), nn.Linear(16, 3)
+optimizer = torch.optim.Adam([*cell.parameters(), *out.parameters()], lr=0.01)
+def hold_out(x):
+    measured = ~torch.isnan(x)
+    target = measured & (torch.rand_like(x) < 0.3)
+    return torch.nan_to_num(x), measured & ~target, target
+def predictions(x, visible):
+    h, found = x.new_zeros(len(x), 16), []
+    for t in range(x.shape[1]):
+        found.append(out(h))
+        filled = torch.where(visible[:, t], x[:, t], found[-1])
+        h = cell(torch.cat([filled, visible[:, t].float()], 1), h)
+    return torch.stack(found, 1)
+def error(pred, x, mask):
+    return (pred - x).abs()[mask].sum()
+for step in range(5):
+    batch = torch.randn(8, 6, 3).cumsum(1)
+    batch[torch.rand(8, 6, 3) < 0.2] = float("nan")
+    x, visible, target = hold_out(batch)
+    loss = error(predictions(x, visible), x, target) / target.sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_was_not_measured_at_all_may_be_in_both_masks(tmp_path: Path) -> None:
+    """What is hidden is asked for: that neither mask has what is missing turns none of them around."""
+    assert alarms(HEAD + HELD_OUT_OF_WHAT_WAS_MEASURED, tmp_path) == []

@@ -104,6 +104,7 @@ def _selected_visible(flow: Dataflow, backward: int) -> tuple[int, Hidden] | Non
     ]
     hiding = [each for row in rows if (each := hidden_by(flow, row)) is not None]
     for hidden in hiding:
+        found: tuple[int, Hidden] | None = None
         for base, is_turned in hidden.positions(flow):
             if not is_drawn_anew(flow, base, hidden.row) or _is_named_as_observed(flow, hidden, base):
                 continue
@@ -111,8 +112,14 @@ def _selected_visible(flow: Dataflow, backward: int) -> tuple[int, Hidden] | Non
                 continue
             selects = dict(_selections(flow, rows, hiding, backward, base))
             is_visible = [turned != is_turned for turned in selects.values()]
-            if is_visible and all(is_visible) and _is_of_same_data(flow, rows, hidden, selects):
-                return max(selects), hidden
+            if is_visible and not any(is_visible):
+                # Another mask, such as that of what was measured at all, may be in both.
+                found = None
+                break
+            if found is None and is_visible and all(is_visible) and _is_of_same_data(flow, rows, hidden, selects):
+                found = max(selects), hidden
+        if found is not None:
+            return found
     return None
 
 
