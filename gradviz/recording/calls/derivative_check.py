@@ -163,10 +163,12 @@ class _Probe:
         slopes: list[tuple[float, float]] = []
         flat = 0
         middle = self._value()
+        is_symmetric = _is_symmetric(self._args[index])
         for element in _some_elements(gradient, max(_ELEMENTS * _FEW // max(len(self._wanted), _FEW), _FEW)):
-            given = float(gradient.flatten()[element])
-            size = _STEP[self._dtype] * max(1.0, abs(float(self._args[index].detach().flatten()[element])))
-            above, below = (self._value_beside(index, element, step) for step in (size, -size))
+            places = _places(element, gradient.shape, is_symmetric=is_symmetric)
+            given = sum(float(gradient[place]) for place in places)
+            size = _STEP[self._dtype] * max(1.0, abs(float(self._args[index].detach()[places[0]])))
+            above, below = (self._value_beside(index, places, step) for step in (size, -size))
             right, left = (above - middle) / size, (middle - below) / size
             noise = _NOISE[self._dtype] * (1 + abs(middle))
             if max(abs(given), abs(right), abs(left)) <= noise:
@@ -177,15 +179,16 @@ class _Probe:
                 slopes.append((given, (right + left) / 2))
         return slopes, flat
 
-    def _value_beside(self, index: int, element: int, step: float) -> float:
+    def _value_beside(self, index: int, places: list[tuple[int, ...]], step: float) -> float:
         values = self._args[index].detach()
-        place = torch.unravel_index(torch.tensor(element), values.shape)
-        before = values[place].clone()
-        values[place] += step
+        before = [values[place].clone() for place in places]
+        for place in places:
+            values[place] += step
         try:
             return self._value()
         finally:
-            values[place] = before
+            for place, value in zip(places, before, strict=True):
+                values[place] = value
 
     # -- backward ------------------------------------------------------------------------------------------------
 
@@ -314,6 +317,20 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 def _is_same(output: torch.Tensor, given: Any) -> bool:
     return output.shape == given.shape and bool(torch.equal(output.detach().to(given.dtype), given))
+
+
+def _is_symmetric(argument: torch.Tensor) -> bool:
+    """Whether it holds symmetric matrices, as a covariance is: a function of these may read one triangle alone."""
+    values = argument.detach()
+    return values.dim() > 1 and values.shape[-1] == values.shape[-2] and torch.equal(values, values.mT)
+
+
+def _places(element: int, shape: torch.Size, *, is_symmetric: bool) -> list[tuple[int, ...]]:
+    """An element, by its number; of a symmetric matrix both elements that stay equal. What both bring together is their
+    sum, however a backward shares it between them."""
+    place = tuple(int(each) for each in torch.unravel_index(torch.tensor(element), shape))
+    mirrored = (*place[:-2], *place[:-3:-1])
+    return [place, mirrored] if is_symmetric and mirrored != place else [place]
 
 
 def _some_elements(gradient: torch.Tensor, elements: int) -> list[int]:

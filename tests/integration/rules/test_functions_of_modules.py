@@ -111,3 +111,35 @@ def test_a_backward_that_draws_other_numbers_is_not_compared(tmp_path: Path) -> 
 def test_the_input_whose_gradient_is_wrong_is_named_as_forward_names_it(tmp_path: Path) -> None:
     (found, *_) = alarms(euler("1:").replace("HERE", ""), tmp_path)
     assert "for its second input, z: " in found.message
+
+
+MARGINAL = """
+class Marginal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, k, y):
+        low = torch.linalg.cholesky(k)
+        alpha = torch.cholesky_solve(y[:, None], low)
+        ctx.save_for_backward(low, alpha)
+        return 0.5 * (y @ alpha[:, 0]) + low.diagonal().log().sum()
+    @staticmethod
+    def backward(ctx, grad):
+        low, alpha = ctx.saved_tensors
+        return FACTOR * grad * (torch.cholesky_inverse(low) - alpha @ alpha.T), None
+scale = nn.Parameter(torch.zeros((), dtype=torch.double))
+optimizer = torch.optim.SGD([scale], lr=0.01)
+x = torch.linspace(0, 3, 12, dtype=torch.double)
+for step in range(4):
+    k = scale.exp() * torch.exp(-(x[:, None] - x).square()) + 0.1 * torch.eye(12, dtype=torch.double)
+    loss = Marginal.apply(k, x.sin())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("factor", "causes"), [("0.5", []), ("1.0", ["custom_function_wrong_backward"])])
+def test_the_gradient_of_a_symmetric_matrix_is_compared_on_both_sides(
+    factor: str, causes: list[str], tmp_path: Path
+) -> None:
+    """The forward reads one triangle alone, as a Cholesky decomposition does; the backward returns half to each."""
+    assert [each.cause for each in alarms(HEAD + MARGINAL.replace("FACTOR", factor), tmp_path)] == causes
