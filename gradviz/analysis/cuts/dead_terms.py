@@ -138,7 +138,8 @@ def _is_target_of_data(flow: Dataflow, term: int, row: int, cuts: list[Cut]) -> 
     what is compared with it should have been computed by the model."""
     since, cutting = flow.step_before(row), {cut.call for cut in cuts}
     for made, call in flow.makers(term, row, _MAX_TERMS):
-        if len(call.inputs) == _BOTH and made > since:
+        name = plain_name(call.function)
+        if len(call.inputs) == _BOTH and made > since and (name == "sub" or name.endswith("_loss")):
             are_cut = [not cutting.isdisjoint(flow.ancestors(use.tensor, made, since)) for use in call.inputs]
             return are_cut.count(True) == 1
     return False
