@@ -96,15 +96,18 @@ def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
         raise UnknownChoice(option, value, known)
 
 
-def near_matches(wrong: object, choices: Iterable[str], *, limit: int = 3, ending: str = "") -> str:
+def near_matches(
+    wrong: object, choices: Iterable[str], *, limit: int = 3, ending: str = "", also: Iterable[str] = ()
+) -> str:
     """A hint with the choices most similar to `wrong`; if none is similar, with the first choices.
 
     Args:
+        also: other names of the same choices, which are only told where they are similar.
         ending: what the choices end with, such as ``.py``, which makes none of them similar.
     """
     # The order of a set differs from run to run.
     known = sorted(choices) if isinstance(choices, (set, frozenset)) else list(dict.fromkeys(choices))
-    compared = {choice.removesuffix(ending): choice for choice in known}
+    compared = {choice.removesuffix(ending): choice for choice in (*known, *also)}
     found = get_close_matches(str(wrong).removesuffix(ending), compared, n=limit, cutoff=0.5)
     close = [compared[each] for each in found]
     if close:

@@ -84,13 +84,12 @@ def _find(histories: ParameterHistories, name: str) -> int:
     if not ending and below:
         raise BadInput(f"{name!r} means several", hint=f"write one of {', '.join(below[:4])}")
     if not ending:
-        raise BadInput(f"no parameter or variable {name!r} was seen", hint=near_matches(name, _all_names(histories)))
+        # What several variables lead to, as model.weight and trainer.model.weight, is offered once.
+        tensors = [*map(histories.tensor, histories.log.parameters), *histories.log.tensors]
+        first = [each for tensor in tensors for each in tensor.names[:1]]
+        also = [each for tensor in tensors for each in tensor.names[1:]]
+        raise BadInput(f"no parameter or variable {name!r} was seen", hint=near_matches(name, first, also=also))
     return next(iter(ending))
-
-
-def _all_names(histories: ParameterHistories) -> list[str]:
-    parameters = [name for number in histories.log.parameters for name in histories.tensor(number).names]
-    return [*parameters, *(name for tensor in histories.log.tensors for name in tensor.names)]
 
 
 def _plain(name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
@@ -113,6 +114,19 @@ def test_the_missing_path_of_a_tensor_that_was_cut_off_is_shown(tmp_path: Path) 
 def test_a_module_is_answered_with_its_parameters(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"'net\.0' means several; write one of net\.0\.weight"):
         answer("net.0", "net(x).sum().backward()", tmp_path)
+
+
+def test_a_name_that_nothing_has_is_answered_with_one_name_for_each_parameter(tmp_path: Path) -> None:
+    case = case_of("net(x).sum().backward()", tmp_path)
+    log = case.dataflow.log
+    tensors = tuple(
+        replace(each, names=(*each.names, *(f"trainer.{name}" for name in each.names))) for each in log.tensors
+    )
+    case = Case(replace(case.capture, calls=replace(log, tensors=tensors)))
+    with pytest.raises(BadInput, match=r"choose from net\.0\.weight, net\.0\.bias, net\.1\.weight, net\.1\.bias"):
+        why(case, (), "nowhere")
+    with pytest.raises(BadInput, match=r"did you mean 'trainer\.net\.1\.weight'"):
+        why(case, (), "trainer.net.1.wieght")
 
 
 def test_a_model_that_is_made_again_after_training_does_not_hide_the_trained_one(tmp_path: Path) -> None:
