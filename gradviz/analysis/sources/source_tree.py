@@ -77,6 +77,10 @@ class SourceTree:
         """The innermost statement that a node is a part of."""
         return next((each for each in self.around(node) if isinstance(each, ast.stmt)), None)
 
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class that a node is a part of."""
+        return next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+
     def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements of the block that a statement is one of."""
         parent = self._parents.get(statement)
@@ -121,7 +125,7 @@ class SourceTree:
     def key_of(self, node: ast.AST) -> Key | None:
         """The variable that a name or an attribute of ``self`` means; None for a name that nothing binds."""
         if isinstance(node, ast.Attribute) and _is_of_self(node):
-            owner = next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+            owner = self.class_around(node)
             return None if owner is None else Key(owner.lineno, f"self.{node.attr}")
         if not isinstance(node, ast.Name):
             return None

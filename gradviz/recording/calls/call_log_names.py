@@ -116,8 +116,10 @@ class CallLogNames:
     def _note_hidden(self, module: torch.nn.Module, modules: ModuleNames) -> None:
         path = modules.paths.get(id(module))
         tensors = self._recorder.writer.uses.tensors
-        for name, tensor in () if path is None else hidden_tensors(module, path):
-            if requires_grad(tensor) and path is not None and not modules.is_registered(tensor, path):
+        if path is None:
+            return
+        for name, tensor in hidden_tensors(module, path):
+            if requires_grad(tensor) and not modules.is_registered(tensor, path):
                 known = tensors.known(tensor)
                 if known.is_leaf:
                     if id(module) in modules.held:

@@ -96,10 +96,11 @@ class TensorRewrap(CutRule):
 
 def _only_line_that_wraps(case: Case, found: CutOff) -> Location | None:
     """The only line of the program that makes a parameter of what a function was given, outside of ``__init__``."""
+    if found.cut.kind != "parameter":
+        return None
     lines = {
         Location(file, node.lineno)
         for file, tree in own_files(case)
-        if found.cut.kind == "parameter"
         for node in tree.nodes
         if isinstance(node, ast.Call) and called_name(node) == "Parameter" and _is_of_argument(tree, node)
     }

@@ -212,13 +212,12 @@ def _is_any_list_unread(case: Case, choice: Location) -> bool:
         return False
     scope = tree.scope(statement)
     read = {each.id for each in ast.walk(scope) if isinstance(each, ast.Name) and is_read(each)}
-    made = (each for each in ast.walk(scope) if isinstance(each, ast.Assign) and isinstance(each.value, ast.ListComp))
-    return any(
-        isinstance(target, ast.Name) and target.id not in read and called_name(each.value.generators[0].iter) in _LISTS
-        for each in made
-        if isinstance(each.value, ast.ListComp)
-        for target in each.targets
-    )
+    for each in ast.walk(scope):
+        if isinstance(each, ast.Assign) and isinstance(each.value, ast.ListComp):
+            unread = [to for to in each.targets if isinstance(to, ast.Name) and to.id not in read]
+            if unread and called_name(each.value.generators[0].iter) in _LISTS:
+                return True
+    return False
 
 
 _LISTS = frozenset({"parameters", "named_parameters"})

@@ -12,7 +12,7 @@ from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, 
 from gradviz.analysis.parameters.unused_parameters import is_made_by_library
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.parameters.left_out_of_forward import forward_that_leaves_out
-from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.own_files import own_files, program_files
 from gradviz.analysis.rules.bases.sources.rates.computed_rates import (
     lines_of_computed_rates,
     lines_of_zero_rates,
@@ -23,7 +23,6 @@ from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
     line_that_steps,
     places_of_schedule,
 )
-from gradviz.analysis.sources.source_tree import tree_of
 
 _MIN_STEPS = 3
 """At fewer steps it is a note: a warm-up may start with a learning rate of 0."""
@@ -201,11 +200,7 @@ def _line_of_rate(case: Case, group: Unchanged) -> Location | None:
     is_constant = any(rate == 0 for tensors, rate in groups if group.tensors[0] in tensors)
     if not is_constant:
         return line_of_schedule(case, location_of_call(histories.flow, group.step))
-    written = [
-        Location(file, line)
-        for file, lines in case.files_of_program.items()
-        for line in lines_of_zero_rates(tree_of(lines))
-    ]
+    written = [Location(file, line) for file, tree in program_files(case) for line in lines_of_zero_rates(tree)]
     if len(written) == 1:
         return written[0]
     sources = own_files(case) if len(optimizer.groups) > 1 else ()

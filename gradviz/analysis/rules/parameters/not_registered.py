@@ -14,7 +14,8 @@ from gradviz.analysis.parameters.creation_lines import line_that_keeps
 from gradviz.analysis.parameters.frozen_parameters import found_no_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.sources.source_tree import last_line, tree_of
+from gradviz.analysis.rules.bases.sources.own_files import program_files
+from gradviz.analysis.sources.source_tree import last_line
 
 
 class NotRegistered(Rule):
@@ -149,11 +150,10 @@ def _where_a_class_is_given(case: Case, attribute: str, made: Location | None) -
     """The only line of the program that assigns an attribute of this name to ``self``, if what it assigns was made
     outside of its class."""
     found = list[Location]()
-    for file, lines in case.files_of_program.items():
-        tree = tree_of(lines)
+    for file, tree in program_files(case):
         for target, _ in tree.assignments:
-            if isinstance(target, ast.Attribute) and target.attr == attribute and tree.key_of(target) is not None:
-                owner = next(each for each in tree.around(target) if isinstance(each, ast.ClassDef))
+            owner = tree.class_around(target) if tree.key_of(target) is not None else None
+            if owner is not None and isinstance(target, ast.Attribute) and target.attr == attribute:
                 is_made_there = made is not None and made.file == file and owner.lineno <= made.line <= last_line(owner)
                 found.append(Location(file, 0 if is_made_there else target.lineno))
     return found[0] if len(found) == 1 and found[0].line else None

@@ -168,8 +168,7 @@ def _makes_nothing_else(case: Case, location: Location) -> bool:
     """Whether the class around a line makes no parameter, and nothing that may have some."""
     tree = tree_of(case.capture.sources.get(location.file, {}))
     statement = tree.statement_at(location.line)
-    around = () if statement is None else tree.around(statement)
-    owner = next((each for each in around if isinstance(each, ast.ClassDef)), None)
+    owner = None if statement is None else tree.class_around(statement)
     return owner is not None and not any(called_name(each)[:1].isupper() for each in ast.walk(owner))
 
 

@@ -184,7 +184,7 @@ def _is_change(method: str) -> bool:
 
 def _called_methods(tree: SourceTree, nodes: list[ast.AST], function: Function) -> list[Function]:
     """The methods of the same class, and the functions of the file, that some nodes call."""
-    owner = next((each for each in tree.around(function) if isinstance(each, ast.ClassDef)), None)
+    owner = tree.class_around(function)
     found = list[Function]()
     for node in nodes:
         called = node.func if isinstance(node, ast.Call) else None

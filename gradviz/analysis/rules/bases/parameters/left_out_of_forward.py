@@ -50,9 +50,7 @@ def forward_that_leaves_out(case: Case, number: int) -> tuple[Location, str] | N
 def forward_without(tree: SourceTree, made: int, path: Sequence[str], *, is_followed: bool = False) -> LeftOut | None:
     """The same for a parameter that a line of a class makes, with the parts of its name."""
     statement = tree.statement_at(made)
-    owner = (
-        next((each for each in tree.around(statement) if isinstance(each, ast.ClassDef)), None) if statement else None
-    )
+    owner = None if statement is None else tree.class_around(statement)
     if statement is None or owner is None:
         return None
     attributes = {each.attr for each in ast.walk(statement) if isinstance(each, ast.Attribute) and _is_set(each)}

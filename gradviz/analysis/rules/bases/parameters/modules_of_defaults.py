@@ -205,7 +205,7 @@ def _took(case: Case, default: Default, owners: list[str]) -> bool:
 def calls_that_took(flow: Dataflow, default: Default, rows: list[int]) -> int:
     """How many calls of a function with a default made modules that have what the default made."""
     function = default.owner
-    inits = next((each for each in default.tree.around(function) if isinstance(each, ast.ClassDef)), None)
+    inits = default.tree.class_around(function)
     is_init = inits is not None and function.name == "__init__"
     kinds = _and_subclasses(default.tree, inits.name) if inits is not None and is_init else set[str]()
     own, inside = 0, defaultdict[int | None, Counter[tuple[int, str]]](Counter)

@@ -229,9 +229,7 @@ def _is_beside(first: _Ask, other: _Ask) -> bool:
 
 def _around(ask: _Ask) -> ast.AST:
     """The class that an expression is in, else the function, else the file."""
-    around = [*ask.tree.around(ask.call)]
-    owner = next((each for each in around if isinstance(each, ast.ClassDef)), None)
-    return owner or ask.tree.scope(ask.call)
+    return ask.tree.class_around(ask.call) or ask.tree.scope(ask.call)
 
 
 def _repeated(case: Case, factory: KeptFactory, parameters: list[int]) -> RepeatedModule | None:

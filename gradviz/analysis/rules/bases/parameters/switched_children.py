@@ -215,7 +215,7 @@ class _Program:
         names = _dotted(model)
         if names is None or deep > _MAX_DEEP:
             return
-        owner = next((each for each in tree.around(model) if isinstance(each, ast.ClassDef)), None)
+        owner = tree.class_around(model)
         if names[0] == "self" and owner is not None:
             kinds = self._and_subclasses({owner.name})
             of_class = [path for path, kind in self.tree_of_modules.items() if kind in kinds]

@@ -16,6 +16,11 @@ def own_files(case: Case) -> Iterator[tuple[str, SourceTree]]:
     return ((file, tree_of(lines)) for file, lines in case.own_files.items())
 
 
+def program_files(case: Case) -> Iterator[tuple[str, SourceTree]]:
+    """The same with files that only define what others use."""
+    return ((file, tree_of(lines)) for file, lines in case.files_of_program.items())
+
+
 def own_tree(case: Case, file: str) -> SourceTree | None:
     """The source of one file; None if it is that of a library."""
     lines = case.own_files.get(file)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
 from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.sources.own_files import program_files
 from gradviz.analysis.sources.parsed_lines import FUNCTIONS
 from gradviz.analysis.sources.source_tree import (
     COMPREHENSIONS,
@@ -69,8 +70,8 @@ def takes_generator(case: Case, drawn: Location) -> bool:
     optional = {name for name, value in defaults_of(function) if _is_none(value)} if function is not None else set()
     if function is None or not names or not names <= optional:
         return True
-    asked = (call for lines in case.files_of_program.values() for call in tree_of(lines).nodes)
-    uses = (call for call in asked if isinstance(call, ast.Call) and called_name(call) == function.name)
+    nodes = (node for _, each in program_files(case) for node in each.nodes)
+    uses = (call for call in nodes if isinstance(call, ast.Call) and called_name(call) == function.name)
     return any(name in names for call in uses for name, _ in given_to(function, call))
 
 

@@ -106,7 +106,7 @@ def _is_removed(tree: SourceTree, call: ast.Call, rounds: list[_Round], training
     withs = (item.context_expr for node in nodes if isinstance(node, ast.With) for item in node.items)
     if call in withs or any(called_name(node) == _REMOVES for node in nodes):
         return True
-    owner = next((each for each in tree.around(call) if isinstance(each, ast.ClassDef)), None)
+    owner = tree.class_around(call)
     calls = (each for each in (ast.walk(owner) if owner is not None else ()) if isinstance(each, ast.Call))
     removals = (each for each in calls if called_name(each) == _REMOVES and not each.args)
     removing = (found.again for each in removals for found in _in_rounds(tree, each, training, _MAX_DEPTH))

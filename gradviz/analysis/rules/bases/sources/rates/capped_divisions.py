@@ -40,10 +40,9 @@ def line_of_floor_division(tree: SourceTree, line: int) -> int | None:
     """Where a factor on a line was given a quotient that was rounded down, ``alpha // rank``; None if none was."""
     factors = (node for node in tree.nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult))
     sides = (side for node in factors if node.lineno == line for side in (node.left, node.right))
-    for value in _definitions(tree, {name for side in sides if (name := _name_read(side))}):
-        if any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.FloorDiv) for each in ast.walk(value)):
-            return getattr(value, "lineno", None)
-    return None
+    values = _definitions(tree, {name for side in sides if (name := _name_read(side))})
+    parts = (part for value in values for part in ast.walk(value))
+    return next((each.lineno for each in parts if isinstance(each, ast.BinOp) and _is_rounded_down(each)), None)
 
 
 def _name_read(node: ast.AST) -> str:

@@ -235,7 +235,7 @@ def _origins(tree: SourceTree, number: ast.expr) -> tuple[tuple[str, ...], tuple
     arguments = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
     if name not in arguments:
         return (name,), tuple(made)
-    owner = next((each for each in tree.around(function) if isinstance(each, ast.ClassDef)), None)
+    owner = tree.class_around(function)
     place = arguments.index(name) - (arguments[:1] == ["self"])
     called = {function.name} if function.name != "__call__" else set[str]()
     calls = [
