@@ -110,7 +110,8 @@ class NotStepped(Rule):
             given = histories.given_at(number)
             made = location_of_call(histories.flow, given[0]) if given and stepped and number not in stepped else None
             held = histories.held_by(number)
-            if made is not None and held and held <= histories.trained and _is_never_asked_to_step(case, made):
+            are_stepped = bool(held) and all(not stepped.isdisjoint(histories.optimizers_of(each)) for each in held)
+            if made is not None and are_stepped and _is_never_asked_to_step(case, made):
                 yield self.finding(
                     f"this {optimizer.class_name} is made, and nothing calls its step()",
                     symptom="grad_wrong",

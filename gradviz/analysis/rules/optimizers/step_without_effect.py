@@ -165,7 +165,8 @@ class StepWithoutEffect(Rule):
         left_out = forward_that_leaves_out(case, group.tensors[0]) if group.reason == "no backward" else None
         if left_out is not None:
             location, method = left_out
-            words = (f"{words[0]}, as forward() returns without them, and only {method}() uses them", *words[1:])
+            only = f", and only {method}() uses them" if method else ""
+            words = (f"{words[0]}, as forward() returns without them{only}", *words[1:])
         # A model of a library may have more than a program needs, as the head of an encoder.
         is_extra = group.reason == "no backward" and all(is_made_by_library(histories, each) for each in group.tensors)
         is_sure = group.steps >= _MIN_STEPS and group.reason not in _MAY_BE_RIGHT and not is_extra
